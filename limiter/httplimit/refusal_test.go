@@ -145,6 +145,7 @@ func TestGate_calls(t *testing.T) {
 		{"POST", "", nil, "unreadable_call", ""},
 		{"POST GET", `{"method":"initialize"}`, []string{"Mcp-Name", "dear"}, mismatch, ""},
 		{"POST GET", `{"method":"initialize"}`, []string{"Mcp-Name", ""}, free, "/any"},
+		{"POST GET", call, append(tool, "Mcp-Method", "tools/call"), mismatch, "/any"},
 		{"POST GET", `{"method":"tools/call"}`, tool, mismatch, ""},
 		{"POST", `{"id":1,"result":{}}`, []string{"Mcp-Name", "dear"}, mismatch, ""},
 		{"POST PUT", `[` + call + `]`, nil, free, "/tried"},

@@ -15,6 +15,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
+const wantValues = `a value, one that ends with *, or a list of values, such as ["search_*", "fetch"]`
+
 // defects contains the expected error of each file in testdata/bad. Each file has one defect.
 var defects = map[string]string{
 	"cost_too_high":        `line 1: rules[0].cost: got 11, want at most 10, the capacity of rules[0].limits.paid`,
@@ -163,6 +165,16 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 		`"global"`,
 	"trailing_data": `line 2, column 1: invalid character '{' after top-level value`,
 	"two_windows":   `line 1: rules[0].limits.free.window: got window and window_seconds, want one of them`,
+	"headers_bounds": `line 2: rules[0].headers: got 9 fields, want 1 to 8
+line 4: rules[1].headers.Authorization: got Authorization, want another field: host differs between the domains of an API, and the ` +
+		`others contain credentials; for a credential use user or apikey
+line 4: rules[1].headers.X-A: got the field x-a twice
+line 4: rules[1].headers["x b"]: got x b, want the name of a header field
+line 4: rules[1].headers.x-long: got "` + strings.Repeat("a", 64) + `...", want ` + wantValues + `
+line 4: rules[1].headers.x-none: got 0 values, want 1 to 100
+line 4: rules[1].headers.x-number: got 1, want ` + wantValues + `
+line 6: rules[2].headers.x-list: got 101 values, want 1 to 100
+line 8: rules[3].headers.x-star: got "a*b", want ` + wantValues,
 	"headers_value": `line 1: rules[0].headers.mcp-name[1]: got "=?Base64?c2VhcmNo?=", want the decoded value
 line 1: rules[0].headers.x-plan[0]: got " gold", want a value without spaces around it and control characters; no field has one
 line 1: rules[0].headers.x-plan[1]: got "a\x01", want a value without spaces around it and control characters; no field has one`,

@@ -24,3 +24,19 @@ func FuzzSegments(f *testing.F) {
 		}
 	})
 }
+
+// A set has all indexes, also those above 63.
+func TestReadingSet(t *testing.T) {
+	for _, i := range []int{3, 63, 64, 161} {
+		var all, one readingSet
+		all.add(i)
+		if one.includes(all) {
+			t.Errorf("the empty set: got it to include %d", i)
+		}
+		one.add(i)
+		one.add(70)
+		if !one.includes(all) || all.includes(one) {
+			t.Errorf("%d: got a set that is larger than %d and 70", i, i)
+		}
+	}
+}
