@@ -148,6 +148,7 @@ func TestGate_calls(t *testing.T) {
 		{"POST GET", call, append(tool, "Mcp-Method", "tools/call"), mismatch, "/any"},
 		{"POST GET", `{"method":"tools/call"}`, tool, mismatch, ""},
 		{"POST", `{"id":1,"result":{}}`, []string{"Mcp-Name", "dear"}, mismatch, ""},
+		{"POST", `{"id":1,"error":{}}`, nil, free, ""},
 		{"POST PUT", `[` + call + `]`, nil, free, "/tried"},
 		{"POST PUT", call, []string{"Mcp-Name", "cheap"}, free, "/tried"},
 		{"POST PUT", call, append(tool, "Mcp-Name", "dear"), free, "/tried"},
