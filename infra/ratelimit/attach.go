@@ -47,8 +47,8 @@ func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Met
 	// API Gateway serves a snapshot of the API, so each change must create a new deployment.
 	d := api.LatestDeployment()
 	if d == nil {
-		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:deployment"),
-			jsii.String("the CDK does not deploy this API; deploy it yourself after each change of the limits' authorizer and gateway responses"))
+		warn(api, "weir:deployment", "the CDK does not deploy this API; deploy it yourself after each change of the limits' authorizer and "+
+			"gateway responses")
 		return
 	}
 	d.Node().AddDependency(a.authorizer)
@@ -85,10 +85,15 @@ func (l *Limits) NewAuthorizer(api awsapigateway.IRestApi) *string {
 func (l *Limits) Respond(api awsapigateway.IRestApi) {
 	cfn, own := api.Node().DefaultChild().(awsapigateway.CfnRestApi)
 	if own && (cfn.Body() != nil || cfn.BodyS3Location() != nil) && (cfn.Mode() == nil || *cfn.Mode() != "merge") {
-		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:mode"),
-			jsii.String("each update of the API's definition removes the gateway responses of the limits; set Mode to RestApiMode_MERGE"))
+		warn(api, "weir:mode", "each update of the API's definition removes the gateway responses of the limits; set Mode to RestApiMode_MERGE")
 	}
 	l.newAttachment(api)
+}
+
+// warn adds a warning that an app can acknowledge by its id, in the form of Annotations.AddWarningV2, which has other
+// arguments in later versions of the CDK.
+func warn(c constructs.IConstruct, id, warning string) {
+	c.Node().AddMetadata(jsii.String("aws:cdk:warning"), warning+" [ack: "+id+"]", nil)
 }
 
 // newAttachment registers an API, and gives it the gateway responses of the limits. It panics if the API is already attached.
