@@ -126,10 +126,16 @@ func TestFromFile(t *testing.T) {
 		}
 	}
 	write("5")
+	var log strings.Builder
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
 	synctest.Test(t, func(t *testing.T) {
 		api := storetest.Must(httplimit.FromFile(path)).Wrap(ok)
-		for _, requests := range []string{"5", "7", "no", "9"} {
-			write(requests)
+		for i, requests := range []string{"5", "7", "no", "9"} {
+			if i > 0 { // at first, the file is the one of the start
+				write(requests)
+			}
 			for range 3 { // the first one starts the reload
 				time.Sleep(time.Minute)
 				synctest.Wait()
@@ -142,6 +148,10 @@ func TestFromFile(t *testing.T) {
 			if got := send(t, api, http.MethodGet, "/", "203.0.113.7:1").Header().Get("X-RateLimit-Limit"); got != want {
 				t.Errorf("%s: got the limit %s, want %s", requests, got, want)
 			}
+			if refused := strings.Contains(log.String(), "rules refused"); refused != (requests == "no") {
+				t.Errorf("%s: got the log %s, want a refused document: %t", requests, &log, requests == "no")
+			}
+			log.Reset()
 		}
 	})
 }

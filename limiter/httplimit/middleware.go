@@ -92,36 +92,39 @@ func follow(source live.Source, options []Option) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, constant := source.(fixed)
-	document, err := source.Document(context.Background())
-	if err != nil {
-		return nil, fmt.Errorf("httplimit: rules: %w", err)
-	}
 	o := parsing(m.store)
 	if m.regions != nil {
 		o.Regions = algo.Regions{Of: len(m.regions), Place: slices.Index(m.regions, nil)}
 	}
-	if o.RequireVersion { // the file of another process can have another time
-		source = versioned{source}
-	} else {
-		o.Version = document.Version
-	}
-	r, err := rules.Parse(document.Content, o)
+	current, err := begin(source, o)
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range r.Limits() {
+	for _, l := range current.Current().Limits() {
 		if m.notify == nil && l.Charge.Limit.Notify != (limiter.Percentages{}) {
 			return nil, fmt.Errorf(`httplimit: %s.notify: nothing writes its notices; pass WithNotify to FromDocument, or remove "notify"`, l.Path)
 		}
 	}
-	current := live.New(r, source, live.Options{Parse: o, Every: fileEvery})
-	if constant {
-		current = live.Fixed(r)
-	}
 	gate := m.gate(current.Select)
 	current.Observe(live.Log(gate.o.Logger))
 	return gate, nil
+}
+
+// begin returns the rules of a source, which it has read once.
+func begin(source live.Source, o rules.Options) (*live.Rules, error) {
+	if document, constant := source.(fixed); constant {
+		r, err := rules.Parse(document, o)
+		return live.Fixed(r), err
+	}
+	if o.RequireVersion { // the file of another process can have another time
+		source = versioned{source}
+	}
+	current := live.New(nil, source, live.Options{Parse: o, Every: fileEvery})
+	err := current.Refresh(context.Background(), time.Now())
+	if _, mistakes := errors.AsType[rules.Problems](err); err != nil && !mistakes {
+		err = fmt.Errorf("httplimit: rules: %w", err)
+	}
+	return current, err
 }
 
 func parsing(store limiter.Store) (o rules.Options) {
