@@ -261,6 +261,10 @@ func TestVerifier_Verify(t *testing.T) {
 			if err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
 				t.Errorf("got error %v, want ErrInvalidCredential", err)
 			}
+			if want := `audience ["other"], want "https://issuer.example" and one of ["weir"]`; strings.HasPrefix(c.name, "another client_id") &&
+				!strings.Contains(err.Error(), want) {
+				t.Errorf("got error %v, want one with %s", err, want)
+			}
 			if err != nil && c.token != "" && strings.Contains(err.Error(), c.token) {
 				t.Errorf("got an error with the token, want it without: %v", err)
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -132,7 +133,12 @@ func (v *Verifier) read(ctx context.Context, now time.Time, token string) (*veri
 		_ = json.Unmarshal(all["client_id"], &standard.Audience) // a value of another type is no audience
 	}
 	expected := jwt.Expected{Issuer: v.o.Issuer, AnyAudience: v.o.Audience, Time: now}
-	if err := standard.ValidateWithLeeway(expected, v.o.Leeway); err != nil {
+	err = standard.ValidateWithLeeway(expected, v.o.Leeway)
+	if errors.Is(err, jwt.ErrInvalidIssuer) || errors.Is(err, jwt.ErrInvalidAudience) {
+		err = fmt.Errorf("%w: got the issuer %.80q and the audience %.80q, want %q and one of %q", err, standard.Issuer, standard.Audience,
+			v.o.Issuer, v.o.Audience)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidCredential, err)
 	}
 	claims := v.o.Claims.Of(all, nil)
