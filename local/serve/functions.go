@@ -137,8 +137,10 @@ func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.S
 		return nil, err
 	} else if _, ok := errors.AsType[*caller.RecordError](err); ok { // the record was edited by hand and is invalid
 		return nil, err
-	} else if err != nil { // the key files are invalid
+	} else if err != nil && strings.Contains(err.Error(), s.checkout.Path(".weir")) { // the key files are invalid
 		return nil, fmt.Errorf("%w; remove .weir to create new files", err)
+	} else if err != nil {
+		return nil, err
 	}
 	s.live = e.Rules
 	s.recorders = append(s.recorders, e.Recorder)

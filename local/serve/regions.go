@@ -99,8 +99,9 @@ func (s *Server) runRegions(ctx context.Context) error {
 // load reads the variables of a function. Each region has a namespace of its own in the store.
 func (s *Server) load(environment map[string]string) (boot.Config, error) {
 	c, err := clients.Load(s.lookup(environment))
-	if err == nil && c.Identity != contract.IdentityWeir {
-		err = fmt.Errorf("IDENTITY: got %s, want %s: no host on this machine verifies callers", c.Identity, contract.IdentityWeir)
+	if c.Identity != "" && c.Identity != contract.IdentityWeir {
+		err = fmt.Errorf("IDENTITY: got %s, want %s: no host on this machine verifies callers; set JWKS, JWT_ISSUER and JWT_AUDIENCE to verify "+
+			"their tokens", c.Identity, contract.IdentityWeir)
 	}
 	if s.region != nil {
 		c.Namespace += "-" + s.region.name

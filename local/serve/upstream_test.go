@@ -557,14 +557,16 @@ func TestUpstream_cognito(t *testing.T) {
 			t.Errorf("%s: got %d, %s left, want %d, %s left", c.claims, answer.StatusCode, left, c.status, c.left)
 		}
 	}
-	t.Setenv("IDENTITY", "host")
-	t.Setenv("JWKS", "")
-	s := &Server{Options: Options{API: sample.New, Rules: f.rules, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: f.Now,
-		Upstream: Upstream{&url.URL{Scheme: "http", Host: "127.0.0.1:9"}}}}
-	t.Cleanup(s.Close)
-	if _, err := s.Open(t.Context()); err == nil || !strings.Contains(err.Error(),
-		"IDENTITY: got host, want weir") {
-		t.Errorf("IDENTITY=host: got %v, want an error", err)
+	for _, c := range [][3]string{{"JWKS", "none.json", "JWKS: open none.json: no such file or directory"}, {"IDENTITY", "host",
+		"IDENTITY: got host, want weir: no host on this machine verifies callers; set JWKS, JWT_ISSUER and JWT_AUDIENCE to verify their tokens"},
+	} {
+		t.Setenv(c[0], c[1])
+		s := &Server{Options: Options{API: sample.New, Rules: f.rules, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: f.Now,
+			Upstream: Upstream{&url.URL{Scheme: "http", Host: "127.0.0.1:9"}}}}
+		t.Cleanup(s.Close)
+		if _, err := s.Open(t.Context()); err == nil || err.Error() != c[2] {
+			t.Errorf("%s=%s: got %v, want %s", c[0], c[1], err, c[2])
+		}
 	}
 }
 
