@@ -385,6 +385,14 @@ func TestKeys_Set_limits(t *testing.T) {
 	if _, added := create(t, keys, apikeys.Key{ID: "acme"}, true); added.Limits.String() != "search=9" {
 		t.Errorf("another key: got the limits %q, want those of the first key", added.Limits)
 	}
+	older := apikeys.ItemOf(caller.Record{ID: "acme", Hash: strings.Repeat("f", 64), Created: noon.Add(time.Hour),
+		Limits: must(caller.NewLimits(map[string]caller.Rate{"search": {Requests: 1}}, "", at))})
+	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: older}); err != nil {
+		t.Fatal(err)
+	}
+	if r, ok, err := keys.Find(ctx, "acme"); err != nil || !ok || r.Limits.String() != "search=9" {
+		t.Errorf("a key with older limits: got the record %+v, %v; want the newest limits", r, err)
+	}
 }
 
 // writing is a DynamoDB in which another operator changes a key before each write.

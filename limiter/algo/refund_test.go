@@ -161,14 +161,21 @@ func TestBucket_Refund_counted(t *testing.T) {
 	b := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: time.Second, Burst: 5})
 	first, _ := b.Take(algo.State{}, start, 1)
 	second, _ := b.Take(first, start, 1)
-	if got := b.Refund(second, first, 1, time.Second); got != second {
-		t.Errorf("too late: a refund changed %+v to %+v, want no change", second, got)
-	}
-	if got, want := b.Refund(second, first, 1, time.Second-1), (algo.State{TAT: second.TAT - 1, Refunds: 1}); got != want {
-		t.Errorf("a refund of one nanosecond: got %+v, want %+v", got, want)
-	}
-	if got, want := b.Refund(second, second, 1, time.Hour), (algo.State{TAT: first.TAT, Refunds: 1}); got != want {
-		t.Errorf("without other charges: got %+v, want %+v", got, want)
+	other := algo.State{TAT: second.TAT, Refunds: 1}
+	for name, c := range map[string]struct {
+		now, charged algo.State
+		late         time.Duration
+		want         algo.State
+	}{
+		"too late":                       {second, first, time.Second, second},
+		"of one nanosecond":              {second, first, time.Second - 1, algo.State{TAT: second.TAT - 1, Refunds: 1}},
+		"without other charges":          {second, second, time.Hour, algo.State{TAT: first.TAT, Refunds: 1}},
+		"after a charge and its refund":  {other, second, time.Hour, other},
+		"after these, of one nanosecond": {other, second, time.Second - 1, algo.State{TAT: second.TAT - 1, Refunds: 2}},
+	} {
+		if got := b.Refund(c.now, c.charged, 1, c.late); got != c.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
 	}
 }
 

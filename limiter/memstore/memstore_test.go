@@ -217,6 +217,13 @@ func TestStore_full_limits(t *testing.T) {
 	for i := range 4 * subjects {
 		_ = take(t, s, noon.Add(1), "new"+strconv.Itoa(i), a, 1) // a shard can be full of those that stay
 	}
+	full := storetest.Must(memstore.New(memstore.Options{Subjects: 64})) // one subject in each shard
+	for i := range 640 {
+		_ = take(t, full, noon, strconv.Itoa(i), a, 5)
+	}
+	if n, err := full.Debit(ctx, noon, who, shared, algo.WindowOf(shared.Machine()).Index(noon), 1, &seen); n != 0 || err != nil {
+		t.Errorf("debit without room: got %d and error %v, want no share", n, err)
+	}
 	for prefix, want := range map[string]int{"0/": 200, "1/": 0, "moved": 1} {
 		if n := sum(inspect(t, s, prefix, 100)); n != want {
 			t.Errorf("%s: got %d limits left, want %d", prefix, n, want)

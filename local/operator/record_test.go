@@ -17,7 +17,7 @@ func TestOperator_record(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.rules = parse(t, `{"rules":[{"endpoint":"/a","limits":{"free":{"name":"search","requests":5,"window":"1m"},"paid":[
 		{"name":"search","requests":50,"window":"1m"},{"name":"month","requests":9,"period":"month"},{"name":"shards","requests":90,"window":"1m",
-			"shards":2}]}}]}`)
+			"shards":2}]}},{"endpoint":"/b","limits":{"paid":{"name":"shards","requests":70,"window":"1m","shards":2}}}]}`)
 	limits := storetest.Must(caller.NewLimits(map[string]caller.Rate{"search": {Requests: 700}, "gone": {Requests: 1},
 		"shards": {Requests: 5}}, "31", 1000))
 	var failure error
@@ -57,8 +57,9 @@ func TestOperator_record(t *testing.T) {
 	}
 	noted(unknown.Notes, `no API key has the id "nobody"`)
 	i, err := d.Usage(t.Context(), "apikey:acme")
-	if err != nil || len(i.Limits) != 3 || i.Limits[0].Requests != 700 || i.Limits[1].Anchor != "31" {
-		t.Errorf("usage: got %+v, %v; want the limits of the record", i.Limits, err)
+	if n := strings.Count(strings.Join(i.Notes, "\n"), "ignored in the key's record"); err != nil || len(i.Limits) != 4 ||
+		i.Limits[0].Requests != 700 || i.Limits[1].Anchor != "31" || n != 1 {
+		t.Errorf("usage: got %+v, %d notes on ignored limits, %v; want the limits of the record, and one note for both limits", i.Limits, n, err)
 	}
 	noted(i.Notes, "sets the limit gone")
 	failure = errors.New("access denied")

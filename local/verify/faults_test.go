@@ -59,6 +59,9 @@ var faults = []struct {
 		r.Code = http.StatusForbidden
 		r.Header().Set("X-Amzn-Errortype", "AccessDeniedException")
 	}), []string{"refused"}},
+	{"a refusal with a rest", "X-RateLimit-Remaining 1", status(429, func(r *httptest.ResponseRecorder) {
+		r.Header().Set("X-RateLimit-Remaining", "1")
+	}), []string{"refused"}},
 	{"fields not mapped", "no RateLimit-Policy", status(429, func(r *httptest.ResponseRecorder) { without("RateLimit-Policy")(r.Header()) }),
 		[]string{"refused"}},
 	{"Content-Type not changed", "Content-Type application/json",
