@@ -86,9 +86,12 @@ func (p *Proxy) run(i *invocation, event []byte) {
 	})
 	switch {
 	case own != nil:
+		event = nil // the function must not get it, even if post panics
+		defer func() {
+			p.forget(i)
+			i.admitted <- nil
+		}()
 		p.post(context.WithoutCancel(ctx), i, own) // a request can leave a queue because of the deadline
-		p.forget(i)
-		i.admitted <- nil
 	case err != nil:
 		if !errors.Is(err, lambdahttp.ErrForeign) {
 			p.logger.ErrorContext(ctx, "event without a decision passed to the function", slog.Any("err", err))

@@ -282,7 +282,8 @@ func TestProxy_panic(t *testing.T) {
 	}
 }
 
-// A panic while an answer passes ends the request of the runtime, and not the extension: the next event passes.
+// A panic while an answer passes ends the request of the runtime, and not the extension: the next event passes. The function does
+// not get a refused event whose answer panics.
 func TestProxy_passPanics(t *testing.T) {
 	e := environment(t, limited, nil)
 	e.Clock = func() time.Time { panic("clock") }
@@ -311,14 +312,23 @@ func TestProxy_passPanics(t *testing.T) {
 			t.Errorf("%.20s: next event: got %t %s, want the answer of the function", payload, ran, got.body)
 		}
 	}
+	transport.refusals.Store(true)
+	l = newLayered(t, environment(t, limited, nil), false)
+	next := l.request()
+	l.events <- event{payload: bytes.Replace(sample(t, "alb-anonymous.json"), []byte(`"path": "/`), []byte(`"path": "`), 1)} // malformed
+	select {
+	case l.events <- event{payload: []byte(`{"Records":[]}`)}:
+	case got := <-next:
+		t.Errorf("the function got the refused event %s, want only the next one", got.body)
+	}
 }
 
-// panicking is a transport that panics while it is on.
-type panicking struct{ on atomic.Bool }
+// panicking is a transport that panics while it is on, or for Weir's own answers.
+type panicking struct{ on, refusals atomic.Bool }
 
 // RoundTrip implements http.RoundTripper.
 func (p *panicking) RoundTrip(r *http.Request) (*http.Response, error) {
-	if p.on.Load() {
+	if p.on.Load() || p.refusals.Load() && r.Method == http.MethodPost {
 		panic(http.ErrAbortHandler)
 	}
 	return http.DefaultTransport.RoundTrip(r)
