@@ -119,9 +119,17 @@ func (c *Caller) add(verified Claims) {
 }
 
 // bearer returns the token of an Authorization header with the bearer scheme (RFC 6750), or of one that is only a token.
-// ok is false for other schemes, which are ignored. For a malformed header the token is "" and ok is true. A back end
-// can accept such a header, so the request must not count as anonymous.
+// ok is false for other schemes, which are ignored. For a malformed header, such as one of several with a token, the token is
+// "" and ok is true. A back end can accept such a header, so the request must not count as anonymous.
 func bearer(authorization string) (token string, ok bool) {
+	if first, others, several := strings.Cut(authorization, ","); several {
+		_, ok = bearer(strings.TrimSpace(first))
+		for !ok && several {
+			first, others, several = strings.Cut(others, ",")
+			_, ok = bearer(strings.TrimSpace(first))
+		}
+		return "", ok
+	}
 	if IsBare(authorization) {
 		return authorization, true
 	}
