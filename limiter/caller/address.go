@@ -34,6 +34,9 @@ func ParseAddress(s string) netip.Addr {
 	if inner, ok := strings.CutPrefix(s, `"`); ok && strings.HasSuffix(inner, `"`) {
 		s = strings.TrimSuffix(inner, `"`)
 	}
+	if at := strings.LastIndex(s, ":_"); at >= 0 { // a port that a proxy hides (RFC 7239, 6.3)
+		s = s[:at]
+	}
 	if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(inner, "]") {
 		s = strings.TrimSuffix(inner, "]")
 	}

@@ -84,6 +84,8 @@ func TestProxies_ClientForwarded(t *testing.T) {
 		{"no node", proxy, []string{other + ", proto=https"}, proxy},
 		{"unknown", proxy, []string{other + ", for=unknown"}, proxy},
 		{"obfuscated", proxy, []string{`for="_hidden"`}, proxy},
+		{"obfuscated port", proxy, []string{`for="` + client + `:_x"`}, client},
+		{"IPv6 with an obfuscated port", proxy, []string{`for="[2001:db8::1]:_x"`}, "2001:db8::1"},
 		{"empty elements", proxy, []string{"for=" + client + ", ,"}, client},
 		{"10,000 elements", proxy, []string{"for=" + client, strings.Repeat("for=10.0.0.9, ", 10_000)}, client},
 	} {
