@@ -26,7 +26,8 @@ type authorized struct {
 	IAM    struct {
 		UserARN string `json:"userArn"`
 		Cognito struct {
-			IdentityID string `json:"identityId"`
+			IdentityID string   `json:"identityId"`
+			AMR        []string `json:"amr"` // how the identity was authenticated
 		} `json:"cognitoIdentity"`
 	} `json:"iam"`
 }
@@ -34,9 +35,13 @@ type authorized struct {
 // certificate is the client certificate of mutual TLS.
 type certificate = events.APIGatewayV2HTTPRequestContextAuthenticationClientCert
 
+// unauthenticated marks the guests of an identity pool.
+const unauthenticated = "unauthenticated"
+
 // verified returns what the host of an event has verified about the caller: the claims of the API's authorizer, or else
-// the IAM identity, or else the client certificate. An anonymous caller has no claims. It returns an error if the host
-// verifies nobody. A nil event is a request without an event.
+// the IAM identity, or else the client certificate. An anonymous caller has no claims, and so has a guest of a Cognito identity
+// pool, which gives anybody any number of identities. It returns an error if the host verifies nobody. A nil event is a request
+// without an event.
 func (e *proxyEvent) verified(names caller.ClaimNames) (*caller.Claims, error) {
 	if e == nil || e.host() == loadBalancer {
 		return nil, errNobody
@@ -47,12 +52,18 @@ func (e *proxyEvent) verified(names caller.ClaimNames) (*caller.Claims, error) {
 	_ = json.Unmarshal(c.Authorizer, &a)   // members of other types are the owner's
 	_ = json.Unmarshal(c.Authorizer, &own) // null without an authorizer
 	identity, arn, by := c.Identity.CognitoID, c.Identity.UserARN, c.Identity.Certificate
+	if c.Identity.CognitoType == unauthenticated {
+		identity, arn = "", ""
+	}
 	var claims caller.Claims
 	switch {
 	case e.host() == httpAPI:
 		identity, arn, by = a.IAM.Cognito.IdentityID, a.IAM.UserARN, c.Authentication.ClientCert
 		if arn == "" && e.functionURL() {
 			return nil, errNobody
+		}
+		if slices.Contains(a.IAM.Cognito.AMR, unauthenticated) {
+			identity, arn = "", ""
 		}
 		if a.JWT.Claims != nil {
 			claims = names.Of(a.JWT.Claims, bracketed)

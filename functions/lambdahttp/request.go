@@ -48,6 +48,7 @@ type proxyEvent struct {
 			SourceIP    string      `json:"sourceIp"`
 			UserARN     string      `json:"userArn"`
 			CognitoID   string      `json:"cognitoIdentityId"`
+			CognitoType string      `json:"cognitoAuthenticationType"`
 			Certificate certificate `json:"clientCert"`
 		} `json:"identity"`
 		Authentication events.APIGatewayV2HTTPRequestContextAuthentication  `json:"authentication"`
