@@ -164,9 +164,9 @@ func TestParse_worst(t *testing.T) {
 			case err != nil && (c.problem == "" || !strings.Contains(err.Error(), c.problem)):
 				t.Errorf("document of %d bytes: got error %.300s, want %q", len(c.document), err, c.problem)
 			}
-			if w.objects > 5*baseline.objects || w.time > 30*baseline.time {
-				t.Errorf("cost: got %s and %d objects; want at most 30 times %s and 5 times %d objects", w.time, w.objects, baseline.time,
-					baseline.objects)
+			if w.objects > 5*baseline.objects || w.time > 30*baseline.time || w.bytes > 4*most {
+				t.Errorf("cost: got %s, %d objects and %d MB; want at most 30 times %s, 5 times %d objects, and %d MB", w.time, w.objects,
+					w.bytes>>20, baseline.time, baseline.objects, 4*most>>20)
 			}
 		})
 	}

@@ -94,8 +94,10 @@ func (c *compiler) noteChosen(s *spec) {
 		return
 	}
 	for o := range c.covering(r) {
-		if slices.ContainsFunc(o.always(r, s.Tier), func(other limit) bool { return c.bounds(&other, s) }) {
-			return
+		for _, limits := range o.always(r, s.Tier) {
+			if slices.ContainsFunc(limits, func(other limit) bool { return c.bounds(&other, s) }) {
+				return
+			}
 		}
 	}
 	choice, beside := strings.Join(words, " and "), document.PerClient

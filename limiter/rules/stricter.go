@@ -2,7 +2,6 @@ package rules
 
 import (
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// maxCompared bounds the work of notes: the number of pairs of rules that they compare.
+// maxCompared bounds the work of notes: the number of pairs of rules, and then of limits, that they compare.
 const maxCompared = 200_000
 
 // noteStricter notes a limit that can never refuse, because another limit counts all of its requests and is stricter.
@@ -24,11 +23,17 @@ func (c *compiler) noteStricter() {
 	for l := range c.rules.limits() {
 		never := func(o limit) bool { return !overridden[o.Name] && c.neverRefuses(l, &o) }
 		r := &c.rules.rules[l.rule]
+		if r.Shadow {
+			continue
+		}
+	rules:
 		for o := range c.covering(r) {
-			limits := o.always(r, l.Tier)
-			if i := slices.IndexFunc(limits, never); i >= 0 && !r.Shadow {
-				c.doc.Note(l.Path, "can never refuse: %s is stricter, and counts all of its requests", limits[i].Path)
-				break
+			for _, limits := range o.always(r, l.Tier) {
+				c.compared += len(limits)
+				if i := slices.IndexFunc(limits, never); i >= 0 {
+					c.doc.Note(l.Path, "can never refuse: %s is stricter, and counts all of its requests", limits[i].Path)
+					break rules
+				}
 			}
 		}
 	}
@@ -48,14 +53,23 @@ func (c *compiler) covering(r *rule) iter.Seq[*rule] {
 	}
 }
 
-// always returns the limits that apply to every caller who gets the limits of the rule other under the key tier.
-func (r *rule) always(other *rule, tier string) []limit {
+// always returns the limits, as rule.of does, that apply to every caller who gets the limits of the rule other under the key tier.
+func (r *rule) always(other *rule, tier string) [2][]limit {
 	limits := r.of(tier)
-	foreign := func(named string) bool { return named != document.Global && other.tiers[named] == nil }
-	if tier == document.Global || tier == document.OtherTiers && slices.ContainsFunc(slices.Collect(maps.Keys(r.tiers)), foreign) {
-		return limits[1]
+	if tier == document.Global || tier == document.OtherTiers && r.namesMore(other) {
+		limits[0] = nil
 	}
-	return slices.Concat(limits[0], limits[1])
+	return limits
+}
+
+// namesMore reports whether r names a tier that the rule other does not name.
+func (r *rule) namesMore(other *rule) bool {
+	for tier := range r.tiers {
+		if tier != document.Global && other.tiers[tier] == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // includes reports whether r applies to every request to which the rule other applies.
