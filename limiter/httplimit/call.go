@@ -23,10 +23,11 @@ func (g *Gate) selectCall(ctx context.Context, now time.Time, r *Request, asked 
 		}
 		return selected
 	}
-	body, whole := g.readBody(r, asked.Caller.IP)
+	body, whole, _ := g.readBody(r, asked.Caller.IP)
 	switch {
 	case !whole:
-		return refused("unreadable_call", "The body is longer than 1 MB, cannot be read, or arrives beside too many others.")
+		return refused("unreadable_call", "The body is longer than 1 MB, ended early, took longer than 30 seconds, or arrives beside too "+
+			"many others.")
 	case len(body) == 0 && r.Method != http.MethodPost:
 		if len(r.Header[rules.CallMethodField]) == 0 { // it calls nothing
 			selected.Mistake = nil

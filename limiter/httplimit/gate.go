@@ -99,7 +99,8 @@ type Request struct {
 	// Appended reports that the host has appended Address to X-Forwarded-For.
 	Appended bool
 
-	origin *http.Request // its body can have a reserve; nil if the host does not know it
+	origin *http.Request       // its body can have a reserve; nil if the host does not know it
+	answer http.ResponseWriter // of origin
 }
 
 // Credentials returns the credentials in a request. apiKeyField is the canonical name of the header field of
@@ -163,9 +164,9 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	result.Tier = selected.Tier
 	g.note(ctx, o, &selected)
 	var metered *metering
-	var ambiguous error
+	var unusable error // why the body cannot be used
 	if len(selected.Metered) > 0 && !o.Blocked {
-		metered, ambiguous = g.newMetering(&r, selected.Metered, o, unidentified == nil)
+		metered, unusable = g.newMetering(&r, selected.Metered, o, unidentified == nil)
 		result.passed = r.origin
 	}
 	if result.passed != nil {
@@ -186,7 +187,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	// A refusal takes precedence over a bad credential, because the limit bounds how many credentials a
 	// client can try.
 	invalid := o.Err != nil
-	malformed := (selected.Malformed || selected.Mistake != nil || ambiguous != nil) && o.Decision.Allowed && !invalid
+	malformed := (selected.Malformed || selected.Mistake != nil || unusable != nil) && o.Decision.Allowed && !invalid
 	switch {
 	case malformed:
 		o.Decision.Allowed, o.Decision.Limit = false, nil // no limit refuses the request
@@ -202,7 +203,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	o.Duration = time.Since(begun)
 	g.o.Observe(ctx, *o)
 	if o.Blocked || malformed {
-		result.Answer = refusedByNoLimit(&selected, ambiguous)
+		result.Answer = refusedByNoLimit(&selected, unusable)
 	} else {
 		result.Answer = g.answer(ctx, o, invalid)
 	}
@@ -235,14 +236,16 @@ func (g *Gate) note(ctx context.Context, o *telemetry.Outcome, s *rules.Selectio
 }
 
 // refusedByNoLimit returns the answer to a request that is refused, but by no limit.
-func refusedByNoLimit(s *rules.Selection, ambiguous error) Answer {
+func refusedByNoLimit(s *rules.Selection, unusable error) Answer {
 	switch {
 	case s.Blocked != nil:
 		return blocked()
 	case s.Mistake != nil:
 		return mistaken(s.Mistake)
-	case ambiguous != nil:
-		return ambiguousBody(ambiguous)
+	case errors.Is(unusable, errIncomplete):
+		return incompleteBody()
+	case unusable != nil:
+		return ambiguousBody(unusable)
 	}
 	return MalformedPath()
 }

@@ -2,12 +2,14 @@ package httplimit
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/meter"
@@ -20,6 +22,8 @@ const (
 	maxBody     = 1 << 20 // bytes of a body
 	maxReading  = 256     // bodies at the same time
 	maxOfClient = 32      // of these, bodies from one address
+	// bodyTimeout is the longest wait for one of these bodies, unless the server has a ReadTimeout.
+	bodyTimeout = 30 * time.Second
 )
 
 // readers counts the bodies that are being read, so that clients whose bodies arrive slowly hold bounded memory, and the
@@ -57,8 +61,8 @@ type metering struct {
 
 // newMetering reads the body of r if one of the sources needs it, and reduces the reserve of the charges in o. If known is
 // false, the caller is not known, and the body stays unread. It sets r.origin to a request with an unread body. An error means that the
-// body can be read in several ways.
-func (g *Gate) newMetering(r *Request, of []rules.Metered, o *telemetry.Outcome, known bool) (m *metering, ambiguous error) {
+// body can be read in several ways, or is errIncomplete.
+func (g *Gate) newMetering(r *Request, of []rules.Metered, o *telemetry.Outcome, known bool) (m *metering, unusable error) {
 	m = &metering{of: of}
 	sources, answered := make([]*meter.Source, len(of)), false
 	for i := range of {
@@ -69,8 +73,10 @@ func (g *Gate) newMetering(r *Request, of []rules.Metered, o *telemetry.Outcome,
 		m.answer = meter.NewAnswer(sources...)
 	}
 	if known && r.origin != nil && meter.ReadsRequest(sources...) {
-		if body, whole := g.readBody(r, o.Caller.IP); whole {
-			m.request, ambiguous = meter.ReadRequest(r.Header, body, sources...)
+		body, whole, err := g.readBody(r, o.Caller.IP)
+		unusable = err
+		if whole {
+			m.request, unusable = meter.ReadRequest(r.Header, body, sources...)
 		}
 	}
 	for i := range o.Charges {
@@ -84,27 +90,38 @@ func (g *Gate) newMetering(r *Request, of []rules.Metered, o *telemetry.Outcome,
 			c.Cost = min(c.Cost, reserve)
 		}
 	}
-	return m, ambiguous
+	return m, unusable
 }
 
-// readBody reads the body of r.origin, which is from an address. whole is false if the body is longer than maxBody or cannot be
-// read, or if too many bodies are being read.
-func (g *Gate) readBody(r *Request, from netip.Prefix) (body []byte, whole bool) {
+// errIncomplete reports that the body of a request could not be read.
+var errIncomplete = errors.New("incomplete body")
+
+// readBody reads the body of r.origin, which is from an address. whole is false if the body is longer than maxBody, or if too many
+// bodies are being read, or with an error, which is errIncomplete.
+func (g *Gate) readBody(r *Request, from netip.Prefix) (body []byte, whole bool, err error) {
 	if r.origin.Body == nil || r.origin.Body == http.NoBody {
-		return nil, true
+		return nil, true, nil
 	}
 	if r.origin.ContentLength > maxBody || !g.readers.add(from, 1) {
-		return nil, false
+		return nil, false, nil
 	}
 	defer g.readers.add(from, -1)
-	body, err := io.ReadAll(io.LimitReader(r.origin.Body, maxBody+1))
+	if server, ok := r.origin.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout == 0 {
+		control := http.NewResponseController(r.answer)
+		_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
+		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	}
+	body, err = io.ReadAll(io.LimitReader(r.origin.Body, maxBody+1))
 	unread := *r.origin
 	unread.Body = struct {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(body), r.origin.Body), r.origin.Body}
 	r.origin = &unread
-	return body, err == nil && len(body) <= maxBody
+	if _, long := errors.AsType[*http.MaxBytesError](err); err != nil && !long {
+		return nil, false, errIncomplete
+	}
+	return body, err == nil && len(body) <= maxBody, nil
 }
 
 // begin begins the body of an answer.

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -144,6 +147,56 @@ func TestGate_metering_left(t *testing.T) {
 			t.Errorf("%s: got %d used, want %d", body, got, want)
 		}
 	}
+}
+
+// A body that ends early, or does not arrive within 30 seconds or the ReadTimeout of the server, costs nothing, and the API does not get
+// its request. A limit of another middleware is left to the API.
+func TestGate_metering_incomplete(t *testing.T) {
+	for _, c := range []struct {
+		err         error
+		readTimeout time.Duration
+		status      int
+		used        int64
+		waits       []time.Duration // 0 ends a deadline
+	}{
+		{io.ErrUnexpectedEOF, 0, http.StatusBadRequest, 0, []time.Duration{30 * time.Second, 0, time.Second}},
+		{os.ErrDeadlineExceeded, time.Minute, http.StatusBadRequest, 0, []time.Duration{time.Second}},
+		{&http.MaxBytesError{Limit: 1}, 0, http.StatusOK, 50 * 4, []time.Duration{30 * time.Second, 0}},
+	} {
+		s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+		s.rules = storetest.Must(rules.Parse([]byte(priced), rules.Options{}))
+		ctx := context.WithValue(t.Context(), http.ServerContextKey, &http.Server{ReadTimeout: c.readTimeout, ReadHeaderTimeout: time.Second})
+		w := &timed{ResponseRecorder: httptest.NewRecorder()}
+		s.gate.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if _, err := io.ReadAll(r.Body); !errors.Is(err, c.err) {
+				t.Errorf("%v: the API read %v", c.err, err)
+			}
+		})).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/priced", io.MultiReader(strings.NewReader("{"),
+			iotest.ErrReader(c.err))))
+		if got := s.used("/priced", caller.Caller{IP: address})["tokens"]; w.Code != c.status || got != c.used {
+			t.Errorf("%v: got %d %s and %d used, want %d and %d", c.err, w.Code, w.Body, got, c.status, c.used)
+		}
+		for i, want := range c.waits {
+			if got := w.waits[min(i, len(w.waits)-1)]; len(w.waits) != len(c.waits) || got > want || got < want-time.Second {
+				t.Errorf("%v: got the deadlines %v, want %v", c.err, w.waits, c.waits)
+			}
+		}
+	}
+}
+
+// timed is a recorder with the deadlines of reads, as times from now; 0 for none.
+type timed struct {
+	*httptest.ResponseRecorder
+	waits []time.Duration
+}
+
+// SetReadDeadline is what http.ResponseController calls.
+func (w *timed) SetReadDeadline(end time.Time) error {
+	w.waits = append(w.waits, 0)
+	if !end.IsZero() {
+		w.waits[len(w.waits)-1] = time.Until(end)
+	}
+	return nil
 }
 
 // Only rules that read the body of a request ask a client that waits for 100 (Continue) to go on before the decision.

@@ -132,6 +132,12 @@ func ambiguousBody(err error) Answer {
 	return Answer{Problem: problem(blank, http.StatusBadRequest, "ambiguous_body", "The body has a "+err.Error()+".")}
 }
 
+// incompleteBody returns the answer to a request whose reserve is in a body that did not arrive.
+func incompleteBody() Answer {
+	return Answer{Problem: problem(blank, http.StatusBadRequest, "incomplete_body",
+		"The body ended early, has a malformed encoding, or took longer than 30 seconds.")}
+}
+
 func internalError() Answer {
 	return Answer{Problem: problem(blank, http.StatusInternalServerError, "internal_error",
 		"The limits of this request could not be applied.")}

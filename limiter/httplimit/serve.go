@@ -68,7 +68,7 @@ func NewRequest(r *http.Request) Request {
 
 // Serve decides the request that r and request describe. It answers r itself or passes r to the handler next.
 func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, next http.Handler) {
-	request.origin = r
+	request.origin, request.answer = r, w
 	result := g.Decide(r.Context(), request)
 	if result.passed != nil {
 		r = result.passed
