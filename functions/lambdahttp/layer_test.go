@@ -516,11 +516,11 @@ func TestLayer_metering(t *testing.T) {
 	for _, c := range []struct {
 		name, body   string
 		base64       bool
-		answer, want string // reserved and used
+		answer, want string // reserved and used; only used if the request is refused
 	}{
 		{"text", request, false, `{"statusCode":200,"body":"{\"n\":7}"}`, "60 7"},
 		{"base64", encoded, true, `{"statusCode":200,"body":"eyJuIjo3fQ==","isBase64Encoded":true}`, "60 7"},
-		{"broken base64", "!" + encoded, true, `{"statusCode":200,"body":"{\"n\":7}"}`, "300 21"},
+		{"broken base64", "!" + encoded, true, `{"statusCode":200,"body":"{\"n\":7}"}`, " 0"},
 		{"events", request, false, `{"statusCode":200,"headers":{"content-type":"text/event-stream"},"body":"data: {\"n\":7}\n\n"}`, "60 7"},
 		{"no body", "", false, `{"statusCode":200,"body":null}`, "60 60"},
 		{"inferred", request, false, usage, "60 7"},
