@@ -5,6 +5,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -69,6 +70,9 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 		l.newSigningKeys()
 	}
 	l.newPublisher(scope)
+	if props.PermissionsBoundary != nil {
+		awsiam.PermissionsBoundary_Of(l).Apply(props.PermissionsBoundary)
+	}
 	l.newAlarms()
 	l.saveQueries()
 	l.Node().AddValidation(&validation{limits: l})

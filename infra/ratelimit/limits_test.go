@@ -299,6 +299,21 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 	}
 }
 
+// Each of two deployments in one account and region reports that the other has its namespace.
+func TestLimits_namespaces(t *testing.T) {
+	app, stack, _ := newAPI(t)
+	elsewhere := awscdk.NewStack(app, jsii.String("Elsewhere"), &awscdk.StackProps{Env: &awscdk.Environment{Region: jsii.String("us-east-1")}})
+	for id, scope := range map[string]awscdk.Stack{"Limits": stack, "More": stack, "Far": elsewhere} {
+		ratelimit.NewLimits(scope, jsii.String(id), props(t))
+	}
+	got := panicked(func() { app.Synth(nil) })
+	for _, want := range []string{"[Shop/Limits] Namespace: Shop/More has test too", "[Shop/More] Namespace: Shop/Limits has test too"} {
+		if !strings.Contains(got, want) || strings.Count(got, " has test too") != 2 {
+			t.Errorf("got %q, want %q, one problem of two", got, want)
+		}
+	}
+}
+
 func newMapping(scope awscdk.Stack, domain string, api awsapigateway.RestApi, path string) {
 	awsapigateway.NewCfnBasePathMapping(scope, jsii.String("Mapping"), &awsapigateway.CfnBasePathMappingProps{
 		DomainName: jsii.String(domain), BasePath: jsii.String(path), RestApiId: api.RestApiId(),
@@ -383,9 +398,8 @@ func TestNewLimits_key(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	p := props(t)
 	p.Key = awskms.Key_FromKeyArn(stack, jsii.String("Key"), jsii.String("arn:aws:kms:us-east-1:123456789012:key/k"))
-	l := ratelimit.NewLimits(stack, jsii.String("Limits"), p)
-	awsiam.PermissionsBoundary_Of(l).Apply(awsiam.ManagedPolicy_FromManagedPolicyName(stack, jsii.String("Boundary"),
-		jsii.String("boundary")))
+	p.PermissionsBoundary = awsiam.ManagedPolicy_FromManagedPolicyName(stack, jsii.String("Boundary"), jsii.String("boundary"))
+	ratelimit.NewLimits(stack, jsii.String("Limits"), p)
 	template := text(t, assertions.Template_FromStack(stack, nil).ToJSON())
 	roles := strings.Count(template, `"Type":"AWS::IAM::Role"`)
 	if n := strings.Count(template, `"PermissionsBoundary":`); n != roles || roles < 2 {

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
@@ -132,6 +133,8 @@ type LimitsProps struct {
 	// Key encrypts the tables that the construct creates. nil means the key of DynamoDB. It is not for several Regions,
 	// because a key is in one region.
 	Key awskms.IKey
+	// PermissionsBoundary limits the roles of the functions. nil means none.
+	PermissionsBoundary awsiam.IManagedPolicy
 	// AlarmAction is the action of every alarm. nil means no action.
 	AlarmAction awscloudwatch.IAlarmAction
 

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awselasticloadbalancingv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
@@ -34,6 +35,8 @@ func (v *validation) Validate() *[]*string {
 			v.mapping(c, c.RestApiId(), c.BasePath())
 		case awsapigatewayv2.CfnApiMapping:
 			v.mapping(c, c.ApiId(), c.ApiMappingKey())
+		case awslogs.CfnQueryDefinition:
+			v.namespace(c)
 		case awslambda.CfnUrl:
 			v.functionURL(c)
 		case awselasticloadbalancingv2.CfnTargetGroup:
@@ -145,6 +148,16 @@ func (v *validation) invokes(uri string) bool {
 
 // decide returns the functions that contain the limiter or have its layer.
 func (l *Limits) decide() []awslambda.Function { return slices.Concat(l.equipped, l.layered) }
+
+// namespace reports another deployment with the same namespace in the same account and region: the two would share metrics, alarms
+// and, in one store, counts.
+func (v *validation) namespace(c awslogs.CfnQueryDefinition) {
+	own := v.limits.queries[0]
+	if *c.Name() == *own.Name() && *c.Node().Path() != *own.Node().Path() && *c.Stack().Environment() == *own.Stack().Environment() {
+		v.problem("Namespace: %s has %s too; use different namespaces in one account and region", *c.Node().Scope().Node().Path(),
+			v.limits.props.Namespace)
+	}
+}
 
 // method reports a method that Attach should limit but that lacks the authorizer.
 func (v *validation) method(c awsapigateway.CfnMethod) {
