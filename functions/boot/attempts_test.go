@@ -124,14 +124,14 @@ func (f *flaky) serveRedis(t *testing.T) (address string) {
 // open returns a store that package boot has opened. f answers the store's requests.
 func (f *flaky) open(t *testing.T, store string) limiter.Store {
 	t.Helper()
-	variables := []string{"STORE=" + store}
+	var variables []string
 	if store == "redis" {
-		variables = append(variables, "REDIS_URL=redis://"+f.serveRedis(t))
+		variables = append(variables, "STORE=redis://"+f.serveRedis(t))
 	} else {
 		server := httptest.NewServer(f)
 		t.Cleanup(server.Close)
 		server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-		variables = append(variables, "TABLE=t", "DYNAMODB_ENDPOINT="+server.URL, "WEIR_LOCAL=true")
+		variables = append(variables, "STORE=dynamodb://counters", "DYNAMODB_ENDPOINT="+server.URL, "WEIR_LOCAL=true")
 	}
 	s, closeStore, err := load(t, variables...).OpenStore(t.Context())
 	if err != nil {
@@ -230,7 +230,7 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 	f := &flaky{answer: "InternalServerError"}
 	server := httptest.NewServer(f)
 	defer server.Close()
-	client, err := load(t, "TABLE=t", "DYNAMODB_ENDPOINT="+server.URL, "WEIR_LOCAL=true").DynamoDBClient(t.Context())
+	client, err := load(t, "STORE=dynamodb://counters", "DYNAMODB_ENDPOINT="+server.URL, "WEIR_LOCAL=true").DynamoDBClient(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,8 +289,8 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 // The stores of functions are resilient once, with the deadlines of the library.
 func TestOpenStore_resilient(t *testing.T) {
 	for want, variables := range map[time.Duration][]string{
-		50 * time.Millisecond:  {"STORE=redis", "REDIS_URL=redis://127.0.0.1:6379"},
-		100 * time.Millisecond: {"TABLE=t", "DYNAMODB_ENDPOINT=http://127.0.0.1:8000", "WEIR_LOCAL=true"},
+		50 * time.Millisecond:  {"STORE=redis://127.0.0.1:6379"},
+		100 * time.Millisecond: {"STORE=dynamodb://counters", "DYNAMODB_ENDPOINT=http://127.0.0.1:8000", "WEIR_LOCAL=true"},
 	} {
 		s, closeStore, err := load(t, variables...).OpenStore(t.Context())
 		if err != nil {
@@ -329,7 +329,7 @@ func TestConfig_Environment_deadline(t *testing.T) {
 		{[]string{"STORE_TIMEOUT=950ms"}, 950 * time.Millisecond, 950 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			e, err := load(t, append(c.variables, "TABLE=t", "RULES_FILE="+file)...).Environment(t.Context(),
+			e, err := load(t, append(c.variables, "STORE=dynamodb://counters", "RULES_FILE="+file)...).Environment(t.Context(),
 				storetest.Must(resilient.New(hanging{memstoreOf()}, resilient.Options{Timeout: 80 * time.Millisecond})), quiet)
 			if err != nil {
 				t.Fatal(err)

@@ -63,19 +63,22 @@ func TestEnvironment_ceiling(t *testing.T) {
 // environmentOver returns the environment of a function with a document, over an empty store.
 func environmentOver(t *testing.T, store, document string) *lambdahttp.Environment {
 	t.Helper()
-	variables := []string{"STORE=" + store, "NAMESPACE=test-" + rand.Text(), "STORE_TIMEOUT=950ms", "WEIR_LOCAL=true",
+	variables := []string{"NAMESPACE=test-" + rand.Text(), "STORE_TIMEOUT=950ms", "WEIR_LOCAL=true",
 		"RULES_FILE=" + write(t, "rules.json", document), "JWKS=../../events/jwks.json", "JWT_ISSUER=" + samples.Issuer,
 		"JWT_AUDIENCE=" + samples.Audience, "JWT_ALGORITHMS=ES256"}
 	switch store {
+	case "memory":
+		variables = append(variables, "STORE=memory:")
 	case "redis":
-		variables = append(variables, "REDIS_URL="+storetest.Server(t, store, "REDIS_URL"))
+		variables = append(variables, "STORE="+storetest.Server(t, store, "REDIS_URL"))
 	case "dynamodb":
-		variables = append(variables, "TABLE=weir-test-"+rand.Text(), "DYNAMODB_ENDPOINT="+storetest.Server(t, store, "DYNAMODB_ENDPOINT"))
+		variables = append(variables, "STORE=dynamodb://weir-test-"+rand.Text(),
+			"DYNAMODB_ENDPOINT="+storetest.Server(t, store, "DYNAMODB_ENDPOINT"))
 	}
 	c := storetest.Must(clients.Load(lookup(variables...)))
 	if store == "dynamodb" {
 		d := &deployment{client: storetest.Must(c.DynamoDBClient(t.Context()))}
-		d.makeTable(t, dynamostore.TableInput(c.Table))
+		d.makeTable(t, dynamostore.TableInput(c.Table()))
 	}
 	opened, closing, err := c.OpenStore(t.Context())
 	if err != nil {

@@ -23,31 +23,22 @@ import (
 
 // Config is the configuration of an environment. Each field is one variable. Load reads it.
 type Config struct {
-	// Store is the kind of store of the counters: dynamodb, redis or memory.
-	Store string `env:"STORE, default=dynamodb"`
+	// Store is the URL of the store of the counters: "memory:", "dynamodb://TABLE" or a URL whose scheme another package has
+	// registered, such as redis://HOST:6379 (RegisterStore). Required. It can contain a password.
+	Store string `env:"STORE"`
 	// Namespace separates deployments that share a store, such as stages.
 	Namespace string `env:"NAMESPACE, required"`
 
-	// Table is the DynamoDB table that holds the counters.
-	Table string `env:"TABLE"`
 	// Regions are the regions that share limits with "regions": "shared", in an order that is the same in all of them. A
 	// region with contract.WithoutShare joins or leaves the list, which then has a number (contract.ListNumber). In each region, the counters
-	// are in a table with the name
-	// of Table. Without Regions, rules with such a limit are refused, because each region would admit the whole limit.
+	// are in a table with the same name. Without Regions, rules with such a limit are refused, because each region would admit
+	// the whole limit.
 	Regions []string `env:"REGIONS"`
 	// Region is the region of this function, which Lambda sets.
 	Region string `env:"AWS_REGION"`
 	// DynamoDBEndpoint is the URL of a DynamoDB outside AWS. If it is empty, the client calls DynamoDB
 	// in AWS.
 	DynamoDBEndpoint string `env:"DYNAMODB_ENDPOINT"`
-	// RedisURL is a redis:// or rediss:// URL.
-	RedisURL string `env:"REDIS_URL"`
-	// RedisCluster is true if Redis is a cluster. Every ElastiCache Serverless cache is one.
-	RedisCluster bool `env:"REDIS_CLUSTER"`
-	// RedisIAMUser is the id of the ElastiCache user that logs in with the IAM credentials of the
-	// environment. RedisIAMCache is the name of the serverless cache.
-	RedisIAMUser  string `env:"REDIS_IAM_USER"`
-	RedisIAMCache string `env:"REDIS_IAM_CACHE"`
 	// Timeout bounds how long a decision waits for the store. It must be less than a second. 0 means 50
 	// ms for redis and 100 ms for dynamodb. The first decision of an environment can wait for 900 ms,
 	// even if Timeout is shorter.
@@ -163,7 +154,6 @@ type Config struct {
 // A pattern is compiled at its first use. Most functions use no pattern, and compiling one makes a cold
 // start longer.
 var (
-	validCache    = pattern(`^[a-z][a-z0-9-]{0,39}$`)
 	validBasePath = pattern(`^(/|(/[A-Za-z0-9$_.~+!*'()-]+)+)$`) // the characters of API Gateway's base paths
 	validHeader   = pattern(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,64}$`)
 )
@@ -192,13 +182,15 @@ var removed = map[string]string{
 	"DIRECT_REQUESTS": "a request without ORIGIN_SECRET counts by its source address",
 	"EVENTS": "set DECISION_SAMPLE, and send the lines of the log: with the function log to Kafka, or with a subscription to " +
 		"Kinesis or Firehose",
-	"EVENTS_SAMPLE":  "set DECISION_SAMPLE",
-	"JWT_TIER_CLAIM": "set TIER_CLAIM",
-	"JWT_USER_CLAIM": "set USER_CLAIM",
-	"KINESIS_STREAM": "subscribe the stream to the log of the function",
-	"NOTICE_BUS":     "subscribe your function to the notices in the logs",
-	"SIGN_LINES":     "the lines of notices have no signature",
-	"VIEWER_ADDRESS": "set ADDRESS to host, cloudfront or hops:N, and ORIGIN_SECRET",
+	"EVENTS_SAMPLE":   "set DECISION_SAMPLE",
+	"JWT_TIER_CLAIM":  "set TIER_CLAIM",
+	"JWT_USER_CLAIM":  "set USER_CLAIM",
+	"KINESIS_STREAM":  "subscribe the stream to the log of the function",
+	"NOTICE_BUS":      "subscribe your function to the notices in the logs",
+	"REDIS_CLUSTER":   "add ?cluster=true to STORE",
+	"REDIS_IAM_CACHE": "set STORE to rediss://USER@HOST:6379?iam_cache=NAME",
+	"SIGN_LINES":      "the lines of notices have no signature",
+	"VIEWER_ADDRESS":  "set ADDRESS to host, cloudfront or hops:N, and ORIGIN_SECRET",
 }
 
 func checkRemoved(lookup func(string) (string, bool)) error {
@@ -219,15 +211,7 @@ func (c *Config) validate() error {
 		}
 	}
 	check(contract.IsName(c.Namespace, 1, 64), "NAMESPACE: got %q, want 1 to 64 letters, digits, _, . and -", c.Namespace)
-	switch c.Store {
-	case "dynamodb":
-		check(c.Table != "", "TABLE: required: name of the DynamoDB table that holds the counters")
-	case "redis":
-		c.checkRedis(check)
-	case "memory":
-	default:
-		check(false, "STORE: got %q, want dynamodb, redis or memory", c.Store)
-	}
+	c.checkStore(check)
 	choice := func(name, got string, allowed ...string) {
 		check(slices.Contains(allowed, got), "%s: got %.80q, want one of %s", name, got, strings.Join(allowed, ", "))
 	}
@@ -289,19 +273,6 @@ func (c *Config) validate() error {
 	check(c.Sample >= 0 && c.Sample <= contract.MaxSample, "DECISION_SAMPLE: got %d, want 1 to %d (one line for this many requests), or 0 "+
 		"for none", c.Sample, contract.MaxSample)
 	return errors.Join(problems...)
-}
-
-func (c *Config) checkRedis(check func(ok bool, format string, args ...any)) {
-	check(c.RedisURL != "", "REDIS_URL: required with STORE=redis: a URL such as rediss://host:6379")
-	check((c.RedisIAMUser == "") == (c.RedisIAMCache == ""), "REDIS_IAM_USER and REDIS_IAM_CACHE: got one, want both or none")
-	if c.RedisIAMUser == "" {
-		return
-	}
-	check(c.RedisIAMCache == "" || validCache().MatchString(c.RedisIAMCache),
-		"REDIS_IAM_CACHE: got %q, want the name of a cache: lower-case letters, digits and hyphens", c.RedisIAMCache)
-	check(c.RedisCluster, "REDIS_CLUSTER: got false, want true with REDIS_IAM_USER; a serverless cache is a cluster")
-	check(strings.HasPrefix(c.RedisURL, "rediss://"), "REDIS_URL: no TLS (want rediss:// with REDIS_IAM_USER); a login by IAM needs TLS")
-	check(!strings.Contains(c.RedisURL, "@"), "REDIS_URL: user or password (want neither with REDIS_IAM_USER)")
 }
 
 // maxMaxDelay is the largest MaxDelay. After this time API Gateway stops waiting for a function.

@@ -243,7 +243,7 @@ func newSystem(t *testing.T, store string) *system {
 		openRedis(t, w, variables, store == "cluster")
 	} else {
 		w.speak = speakHTTP
-		w.config = load(t, append(variables, "TABLE=t")...)
+		w.config = load(t, append(variables, "STORE=dynamodb://counters")...)
 	}
 	// The records table is in DynamoDB, whatever store holds the counters.
 	client := storetest.Must(w.config.DynamoDBClient(t.Context()))
@@ -494,7 +494,7 @@ func TestDeadline_deadConnection(t *testing.T) {
 // The client ends an abandoned dial after 900 ms, because nothing else ends the dialing goroutine.
 func TestDeadline_dial(t *testing.T) {
 	const want = 900 * time.Millisecond
-	c := load(t, "TABLE=t", "WEIR_LOCAL=true", "DYNAMODB_ENDPOINT=http://store")
+	c := load(t, "STORE=dynamodb://counters", "WEIR_LOCAL=true", "DYNAMODB_ENDPOINT=http://store")
 	dynamo := storetest.Must(c.DynamoDBClient(t.Context()))
 	if got := dynamo.Options().HTTPClient.(resilient.HTTPClient).Doer.(*awshttp.BuildableClient).GetDialer().Timeout; got != want {
 		t.Errorf("dynamodb: dial timeout: got %s, want 900ms", got)

@@ -95,7 +95,7 @@ const sampleRules = "RULES_FILE=../lambdahttp/testdata/rules.json"
 // The function's process answers an event of Lambda and writes metrics.
 func TestStart(t *testing.T) {
 	event := storetest.Must(events.Files.ReadFile("rest-authorizer-anonymous.json"))
-	answer, output := invoked(t, event, "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", sampleRules, "RULES_VERSION=7")
+	answer, output := invoked(t, event, "STORE=memory:", "NAMESPACE=test", "WEIR_LOCAL=true", sampleRules, "RULES_VERSION=7")
 	if !strings.HasPrefix(answer, "/2018-06-01/runtime/invocation/1/response ") || !strings.Contains(answer, `"Effect":"Allow"`) ||
 		!strings.Contains(answer, `"rateLimitRemaining":"19"`) {
 		t.Errorf("got answer %s, want Allow; output: %s", answer, output)
@@ -109,7 +109,7 @@ func TestStart(t *testing.T) {
 // Every log line of an invocation has Lambda's request id, including lines that the limiter logs.
 func TestStart_requestID(t *testing.T) {
 	event := storetest.Must(events.Files.ReadFile("rest-authorizer-anonymous.json"))
-	_, output := invoked(t, event, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "NAMESPACE=test", sampleRules, "RULES_VERSION=7",
+	_, output := invoked(t, event, "STORE=redis://127.0.0.1:1", "NAMESPACE=test", sampleRules, "RULES_VERSION=7",
 		"AWS_LAMBDA_LOG_FORMAT=JSON")
 	reported := false
 	for line := range strings.Lines(output) {
@@ -129,7 +129,7 @@ func TestStart_requestID(t *testing.T) {
 // it has no version. A missing file is not counted, because there is no document to reject.
 func TestStart_rulesRefused(t *testing.T) {
 	for rules, want := range map[string]int{write(t, "rules.json", `{"rules":[{}]}`): 1, "": 1, "nowhere": 0} {
-		c, output := function(t, "STORE=memory", "NAMESPACE=test", "RULES_FILE="+rules)
+		c, output := function(t, "STORE=memory:", "NAMESPACE=test", "RULES_FILE="+rules)
 		err := c.Run()
 		if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 ||
 			strings.Count(output.String(), "\n") != 1+want || strings.Count(output.String(), `"RulesRefused":1`) != want {
@@ -144,7 +144,7 @@ func TestStart_mistake(t *testing.T) {
 	bad := write(t, "rules.json", `{"rules":[{"endpoint":"x","limits":{}}]}`)
 	for want, variables := range map[string][]string{
 		`"STORE: got`: {"STORE=disk"},
-		`"rules:\n`:   {"STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "RULES_FILE=" + bad, "RULES_VERSION=1"},
+		`"rules:\n`:   {"STORE=redis://127.0.0.1:1", "RULES_FILE=" + bad, "RULES_VERSION=1"},
 	} {
 		c, output := function(t, append(variables, "NAMESPACE=test")...)
 		err := c.Run()
@@ -166,7 +166,7 @@ func TestStart_records(t *testing.T) {
 		_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#AccessDeniedException"}`)
 	}))
 	defer server.Close()
-	_, output := invoked(t, []byte(`{}`), "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", "RECORDS_TABLE=weir-records",
+	_, output := invoked(t, []byte(`{}`), "STORE=memory:", "NAMESPACE=test", "WEIR_LOCAL=true", "RECORDS_TABLE=weir-records",
 		"DYNAMODB_ENDPOINT="+server.URL)
 	if !strings.Contains(output, `"records table not reached"`) || len(table) != 2 || !strings.Contains(<-table, `"subjectkey"`) ||
 		!strings.Contains(<-table, `"secrets"`) {

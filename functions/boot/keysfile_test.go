@@ -19,7 +19,7 @@ func TestEnvironment_keysFile(t *testing.T) {
 		return `[{"id":"` + id + `","hash":"` + caller.HashAPIKey([]byte("0123456789abcdef"), "the-key") + `"}]`
 	}
 	records := write(t, "apikeys.json", record("first"))
-	c := load(t, "STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE="+records, "API_KEY_SECRET_FILE="+write(t, "secret", "0123456789abcdef"))
+	c := load(t, "STORE=memory:", "WEIR_LOCAL=true", "API_KEYS_FILE="+records, "API_KEY_SECRET_FILE="+write(t, "secret", "0123456789abcdef"))
 	store := storetest.Must(memstore.New(memstore.Options{}))
 	e := storetest.Must(c.Environment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler)}))
 	find := storetest.Must(c.FindRecord(t.Context()))

@@ -22,21 +22,21 @@ func TestLayer(t *testing.T) {
 		variables map[string]string
 		want      []string // parts of the error; none means no error
 	}{
-		{"valid", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1"}, nil},
-		{"streamed answers", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1",
+		{"valid", map[string]string{"WEIR_STORE": "memory:", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1"}, nil},
+		{"streamed answers", map[string]string{"WEIR_STORE": "memory:", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1",
 			"WEIR_RESPONSE_STREAM": "true"}, nil},
-		{"the function's own variables", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1",
+		{"the function's own variables", map[string]string{"WEIR_STORE": "memory:", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1",
 			"STORE": "sqlite", "NAMESPACE": "#"}, nil},
 		{"missing", map[string]string{"NAMESPACE": "dev"}, []string{"WEIR_NAMESPACE: required"}},
 		{"invalid", map[string]string{"WEIR_NAMESPACE": "dev", "WEIR_RULES_FROM": "table", "WEIR_IPV6_BITS": "0"},
-			[]string{"WEIR_TABLE: required", "WEIR_RECORDS_TABLE: required with WEIR_RULES_FROM=table", "WEIR_IPV6_BITS: got 0"}},
+			[]string{`WEIR_STORE: got "", want a URL`, "WEIR_RECORDS_TABLE: required with WEIR_RULES_FROM=table", "WEIR_IPV6_BITS: got 0"}},
 		{"no boolean", map[string]string{"WEIR_RESPONSE_STREAM": "on"}, []string{`WEIR_RESPONSE_STREAM: got "on", want true or false`}},
-		{"removed", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_EVENTS": "kinesis"},
+		{"removed", map[string]string{"WEIR_STORE": "memory:", "WEIR_NAMESPACE": "dev", "WEIR_EVENTS": "kinesis"},
 			[]string{"WEIR_EVENTS: no longer a setting"}},
-		{"SnapStart", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1",
+		{"SnapStart", map[string]string{"WEIR_STORE": "memory:", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1",
 			"AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"},
 			[]string{"SnapStart: the layer does not support it"}},
-		{"another init", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1",
+		{"another init", map[string]string{"WEIR_STORE": "memory:", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1",
 			"AWS_LAMBDA_INITIALIZATION_TYPE": "provisioned-concurrency"}, nil},
 	} {
 		lookup := func(name string) (string, bool) { value, ok := c.variables[name]; return value, ok }
@@ -102,7 +102,7 @@ func TestLogLevel(t *testing.T) {
 	} {
 		for level, want := range map[string]int{"": 0, "DEBUG": 0, "INFO": 0, "WARN": 1, "ERROR": 1, "FATAL": 1, "warn": 1} {
 			var log bytes.Buffer
-			variables := map[string]string{"STORE": "memory", "NAMESPACE": "dev", "RULES_VERSION": "1"}
+			variables := map[string]string{"STORE": "memory:", "NAMESPACE": "dev", "RULES_VERSION": "1"}
 			read := func(variable string) (string, bool) {
 				if variable == "AWS_LAMBDA_LOG_LEVEL" {
 					return level, true

@@ -24,7 +24,7 @@ func TestConfig_LogEnvironment(t *testing.T) {
 	// This call opens the connection. The function under test has a short timeout.
 	storetest.Must(records.GetConsistent(t.Context(), new(recordstest.Calls).Client(client), table, contract.MACKeyKey))
 	key := storetest.Must(mac.Load(t.Context(), new(recordstest.Calls).Client(client), table))
-	c := storetest.Must(boot.Load(lookup("NAMESPACE=dev", "TABLE=counters", "RECORDS_TABLE="+table)))
+	c := storetest.Must(boot.Load(lookup("NAMESPACE=dev", "STORE=dynamodb://counters", "RECORDS_TABLE="+table)))
 	c.Share(client)
 	var store limiter.Store = storetest.Must(memstore.New(memstore.Options{}))
 	e := storetest.Must(c.LogEnvironment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler)}))

@@ -24,7 +24,7 @@ func TestConfig_Environment_notices(t *testing.T) {
 	if err := os.WriteFile(key, bytes.Repeat([]byte("k"), 32), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := storetest.Must(boot.Load(lookup("NAMESPACE=a", "STORE=memory", "RULES_VERSION=1", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+key)))
+	c := storetest.Must(boot.Load(lookup("NAMESPACE=a", "STORE=memory:", "RULES_VERSION=1", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+key)))
 	store := storetest.Must(memstore.New(memstore.Options{}))
 	e := storetest.Must(c.Environment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler), Metrics: &metrics}))
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

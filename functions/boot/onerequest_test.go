@@ -37,7 +37,7 @@ func must[T any](value T, err error) T {
 }
 
 func main() {
-	ctx, variables := context.Background(), map[string]string{"STORE": "memory", "NAMESPACE": "n", "RULES_VERSION": "1"}
+	ctx, variables := context.Background(), map[string]string{"STORE": "memory:", "NAMESPACE": "n", "RULES_VERSION": "1"}
 	c := must(boot.Load(func(name string) (string, bool) { value, ok := variables[name]; return value, ok }))
 	store := must(dynamostore.New(&memtable.Table{}, dynamostore.Options{Table: "t", Namespace: "n"}))
 	authorizer := lambdahttp.NewAuthorizer(must(c.Environment(ctx, store, boot.Options{Logger: slog.New(slog.DiscardHandler),

@@ -87,8 +87,8 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Store == "dynamodb" {
-		d.makeTable(t, dynamostore.TableInput(c.Table))
+	if c.Table() != "" {
+		d.makeTable(t, dynamostore.TableInput(c.Table()))
 	}
 	d.Environment, err = c.Environment(t.Context(), store, d.options())
 	if err != nil {
@@ -175,7 +175,7 @@ func (d *deployment) want(t *testing.T, what, key, principal, limit string, stat
 // Both functions accept a new API key and reject an unknown key. They reject a revoked key a minute
 // after the revocation.
 func TestConfig_Environment_apiKeys(t *testing.T) {
-	for _, store := range []string{"STORE=memory", "TABLE=weir-test-" + rand.Text()} {
+	for _, store := range []string{"STORE=memory:", "STORE=dynamodb://weir-test-" + rand.Text()} {
 		t.Run(store, func(t *testing.T) {
 			d := newDeployment(t, store)
 			key, other := d.create(t, apikeys.Key{ID: "acme", Tier: "paid"}), d.create(t, apikeys.Key{ID: "beta", Tier: "enterprise"})
@@ -217,7 +217,7 @@ func TestConfig_Environment_apiKeys(t *testing.T) {
 
 // While the table fails, cached keys stay valid for an hour. A request with another key gets 503.
 func TestConfig_Environment_tableFails(t *testing.T) {
-	d := newDeployment(t, "STORE=memory")
+	d := newDeployment(t, "STORE=memory:")
 	key, other := d.create(t, apikeys.Key{ID: "acme", Tier: "paid"}), d.create(t, apikeys.Key{ID: "beta"})
 	d.want(t, "before", key, "apikey:acme", "20", 201)
 	d.faults.Store(1)
@@ -237,7 +237,7 @@ func TestConfig_Environment_tableFails(t *testing.T) {
 // The function signingkeys copies the issuer's keys. The other functions verify tokens with the
 // copy and never call the issuer.
 func TestStartSigningKeys(t *testing.T) {
-	d := newDeployment(t, "STORE=memory", "JWKS=records:")
+	d := newDeployment(t, "STORE=memory:", "JWKS=records:")
 	authorize := func() string {
 		b := storetest.Must(samples.Files.ReadFile("rest-authorizer-user.json"))
 		answer, err := lambdahttp.NewAuthorizer(d.Environment).Invoke(t.Context(), b)

@@ -6,7 +6,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -25,8 +24,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-var serverless = []string{"STORE=redis", "REDIS_URL=rediss://cache.example:6379", "REDIS_CLUSTER=true", "REDIS_IAM_USER=weir-dev",
-	"REDIS_IAM_CACHE=weir-dev-cache"}
+const serverless = "STORE=rediss://weir-dev@cache.example:6379?iam_cache=weir-dev-cache"
 
 func credentials(t *testing.T) {
 	t.Helper()
@@ -96,7 +94,7 @@ func TestConfig_RedisClient_serverless(t *testing.T) {
 	credentials(t)
 	for _, server := range []*cache{{}, {old: true}} {
 		synctest.Test(t, func(t *testing.T) {
-			u := storetest.Must(rediscache.NewClient(t.Context(), load(t, serverless...)))
+			u := storetest.Must(rediscache.NewClient(t.Context(), load(t, serverless)))
 			client := u.(*redis.ClusterClient)
 			if life := client.Options().ConnMaxLifetime; life <= 0 || life > 6*time.Hour {
 				t.Errorf("maximum life of a connection: got %s, want at most 6h, because ElastiCache closes a connection after 12h", life)
@@ -177,7 +175,7 @@ func TestConfig_RedisClient_noRegion(t *testing.T) {
 	credentials(t)
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")
-	if _, err := rediscache.NewClient(t.Context(), load(t, serverless...)); err == nil || !strings.HasPrefix(err.Error(),
+	if _, err := rediscache.NewClient(t.Context(), load(t, serverless)); err == nil || !strings.HasPrefix(err.Error(),
 		"AWS_REGION: required") {
 		t.Errorf("without a region: got error %v, want AWS_REGION: required", err)
 	}
@@ -190,8 +188,7 @@ func TestConfig_RedisClient_cluster(t *testing.T) {
 		"not there": func(*cache) (net.Conn, error) { return nil, &net.OpError{Op: "dial", Err: io.ErrClosedPipe} },
 		"hangs up":  func(s *cache) (net.Conn, error) { return s.dial(t.Context(), "", "") },
 	} {
-		u := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://cache.example:6379",
-			"REDIS_CLUSTER=true")))
+		u := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis://cache.example:6379?cluster=true")))
 		client, server, dialed := u.(*redis.ClusterClient), &cache{deaf: "evalsha"}, 0
 		if _, err := redisstore.New(client, redisstore.Options{Namespace: "n"}); err != nil {
 			t.Fatal(err)
@@ -212,9 +209,9 @@ func TestConfig_RedisClient_cluster(t *testing.T) {
 // The client waits for a silent server until the deadline of the request and opens one
 // connection.
 func TestConfig_RedisClient_silent(t *testing.T) {
-	for _, cluster := range []string{"false", "true"} {
+	for _, cluster := range []string{"", "?cluster=true"} {
 		synctest.Test(t, func(t *testing.T) {
-			u := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "REDIS_CLUSTER="+cluster)))
+			u := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis://127.0.0.1:1"+cluster)))
 			dialed := 0
 			dial := func(context.Context, string, string) (net.Conn, error) {
 				dialed++
@@ -233,7 +230,7 @@ func TestConfig_RedisClient_silent(t *testing.T) {
 			begun := time.Now()
 			err := u.Get(ctx, "key").Err()
 			if took := time.Since(begun); err == nil || dialed != 1 || took != 20*time.Millisecond {
-				t.Errorf("cluster %s: got %d connections in %s, %v; want 1 in 20ms and an error", cluster, dialed, took, err)
+				t.Errorf("%s: got %d connections in %s, %v; want 1 in 20ms and an error", cluster, dialed, took, err)
 			}
 			if err := u.Close(); err != nil {
 				t.Error(err)
@@ -246,8 +243,7 @@ func init() {
 	openRedis = func(t *testing.T, w *system, variables []string, cluster bool) {
 		t.Helper()
 		w.speak = speakRedis
-		variables = append(variables, "STORE=redis", "REDIS_URL=redis://store:6379", fmt.Sprintf("REDIS_CLUSTER=%t", cluster))
-		w.config = load(t, variables...)
+		w.config = load(t, append(variables, "STORE=redis://store:6379"+map[bool]string{true: "?cluster=true"}[cluster])...)
 		client := storetest.Must(rediscache.NewClient(t.Context(), w.config))
 		switch client := client.(type) {
 		case *redis.Client:
@@ -263,9 +259,8 @@ func init() {
 // Each client ends an abandoned dial after 900 ms.
 func TestDeadline_dial_redis(t *testing.T) {
 	const want = 900 * time.Millisecond
-	for _, cluster := range []string{"false", "true"} {
-		client := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://store:6379", "REDIS_CLUSTER="+
-			cluster)))
+	for _, cluster := range []string{"", "?cluster=true"} {
+		client := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis://store:6379"+cluster)))
 		var got time.Duration
 		switch client := client.(type) {
 		case *redis.Client:
@@ -274,7 +269,7 @@ func TestDeadline_dial_redis(t *testing.T) {
 			got = client.Options().DialTimeout
 		}
 		if got != want {
-			t.Errorf("redis, cluster %s: dial timeout: got %s, want 900ms", cluster, got)
+			t.Errorf("redis%s: dial timeout: got %s, want 900ms", cluster, got)
 		}
 		if err := client.Close(); err != nil {
 			t.Error(err)

@@ -19,7 +19,7 @@ func (c *Config) checkRegions(check func(ok bool, format string, args ...any)) {
 	if len(c.Regions) == 0 {
 		return
 	}
-	check(c.Store == "dynamodb", "REGIONS: got STORE=%s, want dynamodb; no other store can be reached from other regions", c.Store)
+	check(c.Table() != "", "REGIONS: got a STORE without a table, want dynamodb://TABLE; no other store can be reached from other regions")
 	check(len(c.Regions) >= 2 && len(c.Regions) <= algo.MaxRegions, "REGIONS: got %d regions, want 2 to %d", len(c.Regions), algo.MaxRegions)
 	names, shares := contract.RegionNames(c.Regions), len(c.Regions)
 	for i, name := range names {
@@ -81,7 +81,7 @@ func (c Config) openRegions(ctx context.Context) (all []limiter.Shares, err erro
 		if err != nil {
 			return nil, err
 		}
-		store, err := openTable(client, c.Table, c.Namespace)
+		store, err := openTable(client, c.Table(), c.Namespace)
 		if err != nil {
 			return nil, err
 		}

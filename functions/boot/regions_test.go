@@ -37,7 +37,7 @@ func inRegion(t *testing.T, tables map[string]*memtable.Table, region string, va
 	if err := os.WriteFile(file, []byte(sharedRules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := load(t, append(variables, "AWS_REGION="+region, "TABLE=counters", "RULES_FILE="+file)...)
+	c := load(t, append(variables, "AWS_REGION="+region, "STORE=dynamodb://counters", "RULES_FILE="+file)...)
 	c.AWS = nil // the region is that of AWS_REGION
 	boot.OpenTables(t, func(client *dynamodb.Client, table, namespace string) (limiter.Store, error) {
 		return dynamostore.New(tables[client.Options().Region], dynamostore.Options{Table: table, Namespace: namespace})
@@ -103,7 +103,7 @@ func TestConfig_Environment_regionsWithout(t *testing.T) {
 		"2:eu-central-1:0,us-east-1:0":  "REGIONS: got :0 in all regions",
 		"eu-central-1,us-east-1:0":      "without a number",
 		"2:eu-central-1,eu-central-1:0": "got eu-central-1 twice", "eu-central-1,us-east-1:1": `got "us-east-1:1"`} {
-		got := boot.Check(map[string]string{"NAMESPACE": "a", "STORE": "dynamodb", "TABLE": "t", contract.VariableRegions: list},
+		got := boot.Check(map[string]string{"NAMESPACE": "a", "STORE": "dynamodb://counters", contract.VariableRegions: list},
 			[]byte(sharedRules))
 		if got.Rules != "" || !strings.Contains(got.Environment, want) || want == "" && got.Environment != "" {
 			t.Errorf("%s: got %+v, want %q", list, got, want)
@@ -148,7 +148,7 @@ func TestConfig_Environment_regionsUnknown(t *testing.T) {
 		telemetry.RulesRefused) {
 		t.Errorf("got error %v and metrics %s, want a refusal and %s", err, metrics.String(), telemetry.RulesRefused)
 	}
-	variables := map[string]string{"NAMESPACE": "a", "STORE": "dynamodb", "TABLE": "t"}
+	variables := map[string]string{"NAMESPACE": "a", "STORE": "dynamodb://counters"}
 	if got := boot.Check(variables, []byte(sharedRules)); !strings.Contains(got.Rules, "no list of the regions") {
 		t.Errorf("a check without regions: got %+v, want a mistake in the rules", got)
 	}

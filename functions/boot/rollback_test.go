@@ -43,13 +43,13 @@ func newSite(t *testing.T, store string) *site {
 	client, table := recordstest.Table(t, nil)
 	s := &site{t: t, now: noon, client: client, variables: []string{
 		"RECORDS_TABLE=" + table, "DYNAMODB_ENDPOINT=" + storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), "WEIR_LOCAL=true",
-		"STORE_TIMEOUT=900ms", "STORE=" + store,
+		"STORE_TIMEOUT=900ms",
 	}}
-	if store == contract.StoreRedis {
-		s.variables = append(s.variables, "REDIS_URL="+storetest.Server(t, "redis", "REDIS_URL"))
+	if store == "redis" {
+		s.variables = append(s.variables, "STORE="+storetest.Server(t, "redis", "REDIS_URL"))
 	} else {
 		_, counters := recordstest.Table(t, nil)
-		s.variables = append(s.variables, "TABLE="+counters)
+		s.variables = append(s.variables, "STORE=dynamodb://"+counters)
 	}
 	return s
 }
@@ -171,7 +171,7 @@ func charges(e *lambdahttp.Environment, user string) []limiter.Charge {
 
 // Whatever the source of the rules, a block acts within a minute, stays when rules are published, and ends at its end.
 func TestConfig_rules_interventions(t *testing.T) {
-	for _, store := range []string{contract.StoreDynamoDB, contract.StoreRedis} {
+	for _, store := range []string{"dynamodb", "redis"} {
 		for source, from := range map[string]func(*site){"bundle": (*site).fromDeployment, "table": (*site).fromTable} {
 			s := newSite(t, store)
 			from(s)
@@ -211,7 +211,7 @@ func TestConfig_rules_interventions(t *testing.T) {
 // admitted above the limit in force.
 func TestConfig_rules_rollback(t *testing.T) {
 	const all = math.MaxInt64
-	for _, store := range []string{contract.StoreDynamoDB, contract.StoreRedis} {
+	for _, store := range []string{"dynamodb", "redis"} {
 		for source, from := range map[string]func(*site){"bundle": (*site).fromDeployment, "table": (*site).fromTable} {
 			t.Run(store+"/"+source, func(t *testing.T) {
 				s := newSite(t, store)
@@ -271,7 +271,7 @@ func TestConfig_rules_rollback(t *testing.T) {
 // counted under the bundle gets the published limits. An environment decides for such a caller by the published
 // limits even before it has read the publication, although its bundle has other limits.
 func TestConfig_rules_firstDeployment(t *testing.T) {
-	s := newSite(t, contract.StoreDynamoDB)
+	s := newSite(t, "dynamodb")
 	s.fromDeployment()
 	user := rand.Text()
 	want := func(what string, most, admitted, capacity, version int64) {
@@ -300,7 +300,7 @@ func TestConfig_rules_firstDeployment(t *testing.T) {
 // A change of the source decides for callers that were counted before if its version is above the previous one. A
 // deployment publishes above the version of its document, with which the functions of an earlier deployment counted.
 func TestConfig_rules_changedSource(t *testing.T) {
-	s := newSite(t, contract.StoreDynamoDB)
+	s := newSite(t, "dynamodb")
 	variables, user, ahead := slices.Clip(s.variables), rand.Text(), noon.Add(12*time.Hour).Unix()
 	for i, step := range []struct {
 		name        string

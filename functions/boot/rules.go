@@ -98,7 +98,7 @@ func inRules(err error) error {
 func (c Config) parsing() rules.Options {
 	// with Redis too, so that every store accepts a document
 	o := rules.Options{MaxDelay: c.MaxDelay, Items: dynamostore.Items{}, OneRegion: c.Local, Regions: c.place()}
-	if c.Store == "dynamodb" {
+	if c.Table() != "" {
 		o.LeaseAbove = rules.LeaseAboveDynamoDB
 	}
 	return o

@@ -43,7 +43,7 @@ func (d *deployment) putRules(t *testing.T, requests int, after int64) int64 {
 // The rules in the table replace the bundled document, even if the bundled document has a higher
 // version. They and the interventions cost one read each a minute, and stay in force while the table fails.
 func TestConfig_rules_table(t *testing.T) {
-	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
+	d := newDeployment(t, "STORE=memory:", "RULES_FROM=table")
 	want := func(what string, version, requests int64) {
 		t.Helper()
 		if gotVersion, got := d.allows(t); gotVersion != version || got != requests {
@@ -77,9 +77,9 @@ func TestConfig_rules_table(t *testing.T) {
 // milliseconds. A document in the table still replaces it, even in running environments.
 func TestConfig_rules_bundleAhead(t *testing.T) {
 	for _, version := range []int64{9_999_999_999, noon.UnixMilli()} {
-		d := newDeployment(t, "STORE=memory")
+		d := newDeployment(t, "STORE=memory:")
 		document := fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/api/*","limits":{"*":{"requests":10,"window":"1m"}}}]}`, version)
-		c := load(t, "STORE=memory", "RULES_FROM=table", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true",
+		c := load(t, "STORE=memory:", "RULES_FROM=table", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true",
 			"RULES_FILE="+write(t, "rules.json", document))
 		store, _, err := c.OpenStore(t.Context())
 		if err != nil {
@@ -102,7 +102,7 @@ func TestConfig_rules_bundleAhead(t *testing.T) {
 // published document has a higher version. Therefore, states that were charged under published rules
 // keep the parameters of those rules until the table answers.
 func TestConfig_rules_coldStart(t *testing.T) {
-	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
+	d := newDeployment(t, "STORE=memory:", "RULES_FROM=table")
 	d.now = time.Now() // the real time, from which the environment computes the unknown age
 	age := func() (seconds int) {
 		t.Helper()
@@ -136,7 +136,7 @@ func TestConfig_rules_coldStart(t *testing.T) {
 // If a reload moves limits to other items, their counts restart. The log gets one line with at most ten
 // of these limits.
 func TestConfig_rules_restarts(t *testing.T) {
-	d := newDeployment(t, "STORE=memory", "RULES_FROM=table", "REFUSAL=problem")
+	d := newDeployment(t, "STORE=memory:", "RULES_FROM=table", "REFUSAL=problem")
 	version := int64(0)
 	put := func(endpoints int, refusal string) {
 		t.Helper()
@@ -177,7 +177,7 @@ func TestConfig_rules_restarts(t *testing.T) {
 // A document with mistakes is rejected, counted once and logged once. The previous rules stay in
 // force, and their age grows until a valid document is published.
 func TestConfig_rules_refused(t *testing.T) {
-	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
+	d := newDeployment(t, "STORE=memory:", "RULES_FROM=table")
 	first := d.putRules(t, 11, 0)
 	d.now = d.now.Add(time.Minute)
 	_, _ = d.allows(t)
@@ -216,9 +216,9 @@ func TestConfig_rules_refused(t *testing.T) {
 
 // A starting function reads the rules in the table before the first request.
 func TestConfig_rules_warm(t *testing.T) {
-	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
+	d := newDeployment(t, "STORE=memory:", "RULES_FROM=table")
 	put := d.putRules(t, 11, 0)
-	load(t, "STORE=memory").Warm(t.Context(), storetest.Must(memstore.New(memstore.Options{})), d.Environment)
+	load(t, "STORE=memory:").Warm(t.Context(), storetest.Must(memstore.New(memstore.Options{})), d.Environment)
 	if version := d.Rules.Current().Version(); version != put {
 		t.Errorf("version: got %d, want %d", version, put)
 	}

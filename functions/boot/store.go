@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go/logging"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/dynamostore"
@@ -32,16 +33,42 @@ type storeOpener = func(ctx context.Context, c Config) (limiter.Store, func() er
 
 var stores = map[string]storeOpener{"memory": openMemory, "dynamodb": openDynamoDB}
 
-// RegisterStore adds a store for STORE=scheme. Packages of stores call it in init.
+// RegisterStore adds a store for URLs in Config.Store with a scheme. The store checks the rest of the URL when it opens, and puts
+// no part of it in an error, because it can contain a password. Packages of stores call RegisterStore in init.
 func RegisterStore(scheme string, open storeOpener) { stores[scheme] = open }
+
+// Table returns the DynamoDB table in Store, or "" with another store.
+func (c Config) Table() string {
+	table, ok := strings.CutPrefix(c.Store, contract.StoreDynamoDB)
+	if !ok {
+		return ""
+	}
+	return table
+}
+
+// checkStore checks the URLs of the stores in this package.
+func (c Config) checkStore(check func(ok bool, format string, args ...any)) {
+	scheme, rest, isURL := strings.Cut(c.Store, ":")
+	switch {
+	case !isURL:
+		check(false, "STORE: got %.20q, want a URL: memory:, dynamodb://TABLE or one such as redis://HOST:6379, which replaces TABLE and "+
+			"REDIS_URL", c.Store)
+	case scheme == "memory":
+		check(rest == "", "STORE: got %.80q after memory:, want nothing", rest)
+	case scheme == "dynamodb":
+		check(contract.IsName(c.Table(), 3, 255), "STORE: got %.80q after dynamodb:, want // and the name of a DynamoDB table: 3 to 255 "+
+			"letters, digits, _, . and -", rest)
+	}
+}
 
 // OpenStore returns the store that c selects and a function that closes it. A store outside this
 // process is behind a circuit breaker. OpenStore opens no connection; Probe opens one.
 func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, error) {
-	open, ok := stores[c.Store]
+	scheme, _, _ := strings.Cut(c.Store, ":")
+	open, ok := stores[scheme]
 	if !ok {
-		return nil, nil, fmt.Errorf("STORE: got %s, which this program does not link (want %s); build it without the tag noredis", c.Store,
-			strings.Join(slices.Sorted(maps.Keys(stores)), " or "))
+		return nil, nil, fmt.Errorf("STORE: got the scheme %.20q, which this program does not link (want %s); a build with the tag noredis has "+
+			"no Redis", scheme, strings.Join(slices.Sorted(maps.Keys(stores)), " or "))
 	}
 	return open(ctx, c)
 }
@@ -61,7 +88,7 @@ func openDynamoDB(ctx context.Context, c Config) (limiter.Store, func() error, e
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := openTable(client, c.Table, c.Namespace)
+	store, err := openTable(client, c.Table(), c.Namespace)
 	return store, none, err
 }
 
@@ -142,14 +169,13 @@ func Warning(ctx context.Context, store limiter.Store) string {
 // Explain adds a remedy for an operator to an error of the store.
 func (c Config) Explain(err error) error {
 	where, hint := "DynamoDB", "check the region and the credentials"
-	if c.DynamoDBEndpoint != "" {
+	if c.Table() == "" {
+		where, hint = "the store at "+Redacted(c.Store), "check that it runs and that this is its URL"
+	} else if c.DynamoDBEndpoint != "" {
 		where, hint = "DynamoDB at "+c.DynamoDBEndpoint, "check that it runs and that DYNAMODB_ENDPOINT is its URL"
 	}
-	if c.Store == "redis" {
-		where, hint = "Redis at "+redacted(c.RedisURL), "check that it runs and that REDIS_URL is its URL"
-	}
 	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
-		return fmt.Errorf("%s has no table %q; create it (locally, weir serve does)", where, c.Table)
+		return fmt.Errorf("%s has no table %q; create it (locally, weir serve does)", where, c.Table())
 	}
 	if network, ok := errors.AsType[*net.OpError](err); ok {
 		return fmt.Errorf("%s does not answer (%w); %s", where, network, hint)
@@ -157,10 +183,10 @@ func (c Config) Explain(err error) error {
 	return fmt.Errorf("%s failed: %w", where, err)
 }
 
-// redacted returns the scheme and the host of a URL.
-func redacted(address string) string {
+// Redacted returns the scheme and the host of a URL, and "STORE" for one that is invalid.
+func Redacted(address string) string {
 	if u, err := url.Parse(address); err == nil {
 		return u.Scheme + "://" + u.Host
 	}
-	return "REDIS_URL"
+	return "STORE"
 }

@@ -28,8 +28,8 @@ func hashOf(t *testing.T, c boot.Config) (hash, log string) {
 // All environments use the same hash key from the first start on. An environment that cannot read the
 // key uses a random key and logs a warning.
 func TestConfig_SubjectHash(t *testing.T) {
-	d := newDeployment(t, "NAMESPACE=dev", "STORE=memory")
-	c := load(t, "NAMESPACE=dev", "STORE=memory", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true")
+	d := newDeployment(t, "NAMESPACE=dev", "STORE=memory:")
+	c := load(t, "NAMESPACE=dev", "STORE=memory:", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true")
 	first, log := hashOf(t, c)
 	if second, _ := hashOf(t, c); first != second || log != "" {
 		t.Errorf("in a new table: hashes %s and %s, logged %q; want equal hashes and no warning", first, second, log)
@@ -49,15 +49,15 @@ func TestConfig_SubjectHash(t *testing.T) {
 		t.Errorf("the table fails: got hashes %s and %s, logged %q; want different hashes and a warning", first, second, log)
 	}
 	file := write(t, "key", "sixteen bytes or more")
-	if got, log := hashOf(t, load(t, "NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+
+	if got, log := hashOf(t, load(t, "NAMESPACE=dev", "STORE=memory:", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+
 		file)); got != telemetry.NewSubjectHash("dev", []byte("sixteen bytes or more"))(limiter.User("alice")) || log != "" {
 		t.Errorf("with a file: got hash %s, logged %q; want the hash with the file's key and no log", got, log)
 	}
-	short := load(t, "NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+write(t, "short", "short"))
+	short := load(t, "NAMESPACE=dev", "STORE=memory:", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+write(t, "short", "short"))
 	if _, err := short.SubjectHash(t.Context(), slog.Default()); err == nil || !strings.Contains(err.Error(), "SUBJECT_KEY_FILE") {
 		t.Errorf("short key: got error %v, want one about SUBJECT_KEY_FILE", err)
 	}
-	if _, err := boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "SUBJECT_KEY_FILE="+file)); err == nil || !strings.Contains(err.Error(),
+	if _, err := boot.Load(lookup("NAMESPACE=dev", "STORE=memory:", "SUBJECT_KEY_FILE="+file)); err == nil || !strings.Contains(err.Error(),
 		"SUBJECT_KEY_FILE") {
 		t.Errorf("key file at AWS: got error %v, want one about SUBJECT_KEY_FILE", err)
 	}

@@ -76,12 +76,11 @@ func variablesOf(t reflect.Type) (names []string) {
 // The functions accept every value of a variable that the contract lists.
 func TestVariables_values(t *testing.T) {
 	base := map[string]string{
-		contract.VariableNamespace: "dev", contract.VariableTable: "counters", contract.VariableRecordsTable: "records",
-		contract.VariableRedisURL:  "redis://h",
+		contract.VariableNamespace: "dev", contract.VariableStore: contract.StoreMemory, contract.VariableRecordsTable: "records",
 		contract.VariableJWTIssuer: "i", contract.VariableJWTAudience: "a",
 	}
 	for _, each := range [][2]string{
-		{contract.VariableStore, contract.StoreDynamoDB}, {contract.VariableStore, contract.StoreRedis},
+		{contract.VariableStore, contract.StoreDynamoDB + "counters"}, {contract.VariableStore, contract.StoreMemory},
 		{contract.VariableRulesFrom, contract.RulesTable}, {contract.VariableRulesFrom, contract.RulesDeployment},
 		{contract.VariableJWKS, contract.JWKSRecords},
 	} {
@@ -246,11 +245,11 @@ func check(t *testing.T, variables map[string]string, rules string) boot.Checked
 }
 
 func TestCheck(t *testing.T) {
-	variables := map[string]string{contract.VariableNamespace: "dev", contract.VariableTable: "t"}
+	variables := map[string]string{contract.VariableNamespace: "dev", contract.VariableStore: "dynamodb://counters"}
 	if got, want := check(t, variables, document), (boot.Checked{Version: 7, LocalProcesses: 20, Refusal: "problem"}); got != want {
 		t.Errorf("checked: got %+v, want %+v", got, want)
 	}
-	got := check(t, map[string]string{contract.VariableNamespace: "a b", contract.VariableTable: "t"}, `{"rules":[{"endpoint":"x"}]}`)
+	got := check(t, map[string]string{contract.VariableNamespace: "a b", contract.VariableStore: "memory:"}, `{"rules":[{"endpoint":"x"}]}`)
 	if !strings.HasPrefix(got.Environment, "NAMESPACE: ") || !strings.HasPrefix(got.Rules, "line 1: rules[0].endpoint") {
 		t.Errorf("checked: got %+v, want mistakes in Environment and Rules", got)
 	}
@@ -273,13 +272,12 @@ func TestCheck(t *testing.T) {
 		eight = strings.Replace(eight, `"l"`, fmt.Sprintf(`"l%d"`, i), 1)
 	}
 	tooLarge := strings.Replace(document, `{"requests": 100, "window": "1m"}`, "["+strings.TrimSuffix(eight, ",")+"]", 1)
-	for _, store := range []string{contract.StoreDynamoDB, contract.StoreRedis} { // a document fits every store
+	for _, store := range []string{"dynamodb://counters", "redis://h"} { // a document fits every store
 		variables[contract.VariableStore] = store
 		if got := check(t, variables, tooLarge); !strings.Contains(got.Rules, "want at most 1024 (one write unit)") {
 			t.Errorf("eight limits of a caller with %s: got %+v, want an item that is too large", store, got)
 		}
 	}
-	delete(variables, contract.VariableStore)
 	variables[contract.VariableRulesVersion] = "9"
 	if got := check(t, variables, strings.Replace(document, `"version": 7, `, "", 1)); got.Version != 9 {
 		t.Errorf("checked: got %+v, want the version of the variable", got)

@@ -66,7 +66,7 @@ fi
 }
 
 // LayerVariable returns the name of a variable of package functions/boot in a function with the layer. The
-// function has variables of its own, such as TABLE, so the variables of the layer have a prefix.
+// function has variables of its own, such as STORE, so the variables of the layer have a prefix.
 func LayerVariable(name string) string {
 	const prefix = "WEIR_"
 	return prefix + strings.TrimPrefix(name, prefix)

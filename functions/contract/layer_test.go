@@ -86,7 +86,7 @@ func TestLayerVariable(t *testing.T) {
 		}
 		names[layered] = name
 	}
-	if got := contract.LayerVariable("TABLE"); got != "WEIR_TABLE" {
-		t.Errorf("got %s, want WEIR_TABLE", got)
+	if got := contract.LayerVariable("STORE"); got != "WEIR_STORE" {
+		t.Errorf("got %s, want WEIR_STORE", got)
 	}
 }

@@ -10,11 +10,6 @@ import (
 const (
 	VariableNamespace         = "NAMESPACE"
 	VariableStore             = "STORE"
-	VariableTable             = "TABLE"
-	VariableRedisURL          = "REDIS_URL"
-	VariableRedisCluster      = "REDIS_CLUSTER"
-	VariableRedisIAMUser      = "REDIS_IAM_USER"
-	VariableRedisIAMCache     = "REDIS_IAM_CACHE"
 	VariableRecordsTable      = "RECORDS_TABLE"
 	VariableRulesFile         = "RULES_FILE"
 	VariableRulesFrom         = "RULES_FROM"
@@ -74,12 +69,12 @@ const (
 // Deploy is the bundle of the function that publishes rules and of the one that copies the issuer's keys.
 const Deploy = "deploy"
 
-// These are the values of [VariableStore].
+// These are values of [VariableStore].
 const (
-	StoreDynamoDB = "dynamodb"
-	StoreRedis    = "redis"
+	// StoreDynamoDB is the URL of a table without its name.
+	StoreDynamoDB = "dynamodb://"
 	// StoreMemory has no counters that other functions use.
-	StoreMemory = "memory"
+	StoreMemory = "memory:"
 )
 
 // These are the values of [VariableRulesFrom]: the rules that operators publish to the records table, or the rules that
@@ -123,8 +118,7 @@ const MaxSample = 1_000_000
 // no particular order. Only the function [Log] has variables of Kafka.
 func Variables() []string {
 	return []string{
-		VariableNamespace, VariableStore, VariableTable, VariableRedisURL, VariableRedisCluster,
-		VariableRedisIAMUser, VariableRedisIAMCache, VariableRecordsTable, VariableRulesFile,
+		VariableNamespace, VariableStore, VariableRecordsTable, VariableRulesFile,
 		VariableRulesFrom, VariableRulesVersion, VariableMaxDelay, VariableCORSOrigins,
 		VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableIdentity,
 		VariableUserClaim, VariableTierClaim, VariableClaims, VariableSample,

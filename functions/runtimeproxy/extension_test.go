@@ -100,16 +100,16 @@ func TestExtension(t *testing.T) {
 func TestExtension_configuration(t *testing.T) {
 	x := newExtensionsAPI(t)
 	_, done := x.run(t, "/opt/weir", func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) {
-		return nil, errors.New("WEIR_TABLE: required")
+		return nil, errors.New("WEIR_STORE: required")
 	})
 	<-x.others // the registration
 	got := <-x.others
 	if got.path != "POST /2020-01-01/extension/init/error" || got.header.Get("Lambda-Extension-Identifier") != "ext-1" ||
 		got.header.Get("Lambda-Extension-Function-Error-Type") != "Extension.ConfigInvalid" || !strings.Contains(string(got.body),
-		`"errorMessage":"WEIR_TABLE: required"`) {
+		`"errorMessage":"WEIR_STORE: required"`) {
 		t.Errorf("report: got %+v, want an error of the init", got)
 	}
-	if err := <-done; err == nil || err.Error() != "WEIR_TABLE: required" {
+	if err := <-done; err == nil || err.Error() != "WEIR_STORE: required" {
 		t.Errorf("end: got %v, want the error of the configuration", err)
 	}
 }

@@ -2,4 +2,4 @@
 
 package stores
 
-import _ "github.com/weir-limits/weir/functions/rediscache" // registers itself for redis
+import _ "github.com/weir-limits/weir/functions/rediscache" // registers itself for redis and rediss

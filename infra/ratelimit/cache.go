@@ -76,13 +76,10 @@ func (c *cache) newServers(group awsec2.SecurityGroup) {
 
 func (c *cache) access() access {
 	url := awscdk.Fn_Join(jsii.String(""), &[]*string{
-		jsii.String("rediss://"), c.cache.AttrEndpointAddress(), jsii.String(":"), c.cache.AttrEndpointPort(),
+		jsii.String("rediss://"), c.user.UserId(), jsii.String("@"), c.cache.AttrEndpointAddress(), jsii.String(":"),
+		c.cache.AttrEndpointPort(), jsii.String("?iam_cache="), c.cache.ServerlessCacheName(),
 	})
-	a := access{variables: map[string]*string{
-		contract.VariableStore: jsii.String(contract.StoreRedis), contract.VariableRedisURL: url,
-		contract.VariableRedisCluster: jsii.String("true"),
-		contract.VariableRedisIAMUser: c.user.UserId(), contract.VariableRedisIAMCache: c.cache.ServerlessCacheName(),
-	}}
+	a := access{variables: map[string]*string{contract.VariableStore: url}}
 	a.allow(contract.CacheActions(), c.cache.AttrArn(), c.user.AttrArn())
 	return a
 }

@@ -46,10 +46,9 @@ func (p *LimitsProps) known() map[string]string {
 			all[name] = cmp.Or(placeholders[name], "parameter")
 		}
 	}
+	all[contract.VariableStore] = contract.StoreDynamoDB + "counters"
 	if p.Store == ElastiCache {
-		all[contract.VariableStore], all[contract.VariableRedisURL] = contract.StoreRedis, "rediss://cache:6379"
-	} else {
-		all[contract.VariableStore], all[contract.VariableTable] = contract.StoreDynamoDB, "counters"
+		all[contract.VariableStore] = "rediss://cache:6379"
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"debug/elf"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -71,7 +72,7 @@ func TestLimits_AddLayer(t *testing.T) {
 	stack := awscdk.Stack_Of(f)
 	got := variablesOf(t, stack)
 	for name, want := range map[string]any{
-		"TABLE": "orders", "WEIR_STORE": "dynamodb", "WEIR_NAMESPACE": "test", "WEIR_BASE_PATH": "/v1",
+		"TABLE": "orders", "WEIR_NAMESPACE": "test", "WEIR_BASE_PATH": "/v1",
 		"WEIR_RULES_FILE": "/opt/weir-rules.json", "WEIR_RULES_FROM": "deployment", "AWS_LAMBDA_EXEC_WRAPPER": "/opt/weir",
 	} {
 		if got[name] != want {
@@ -80,7 +81,7 @@ func TestLimits_AddLayer(t *testing.T) {
 	}
 	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, []string{
 		"AWS_LAMBDA_EXEC_WRAPPER", "TABLE", "WEIR_BASE_PATH", "WEIR_CORS_ORIGINS", "WEIR_NAMESPACE", "WEIR_RECORDS_TABLE", "WEIR_RULES_FILE",
-		"WEIR_RULES_FROM", "WEIR_STORE", "WEIR_TABLE",
+		"WEIR_RULES_FROM", "WEIR_STORE",
 	}) {
 		t.Errorf("got the variables %v, want none without the prefix", names)
 	}
@@ -199,8 +200,9 @@ func TestLimits_AddLayer_elasticache(t *testing.T) {
 		"elasticache:Connect") {
 		t.Error("got no way from the function to the cache, want one")
 	}
-	if got := variablesOf(t, stack)["WEIR_STORE"]; got != "redis" {
-		t.Errorf("WEIR_STORE: got %v, want redis", got)
+	if got := fmt.Sprint(variablesOf(t, stack)["WEIR_STORE"]); !strings.Contains(got, "rediss://weir-test@") ||
+		!strings.HasSuffix(got, "?iam_cache=weir-test]]]") {
+		t.Errorf("WEIR_STORE: got %v, want the URL of the cache", got)
 	}
 	made := assertions.Template_FromStack(stack, nil)
 	for _, query := range *made.FindResources(jsii.String("AWS::Logs::QueryDefinition"), nil) {

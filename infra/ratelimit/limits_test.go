@@ -172,7 +172,7 @@ func TestNew_mistakes(t *testing.T) {
 		`CORS_ORIGINS: got "https://a.example/page"`: func(p *ratelimit.LimitsProps) {
 			p.CORSOrigins = []string{"https://a.example/page"}
 		},
-		"Variables: got TABLE, want no variable that the": func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"TABLE": "mine"} },
+		"Variables: got STORE, want no variable that the": func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"STORE": "mine"} },
 		"would not start:\nIPV6_BITS: got 0":              func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"IPV6_BITS": "0"} },
 		`issuer "i", audience ""`: func(p *ratelimit.LimitsProps) {
 			p.Tokens = &ratelimit.Tokens{Issuer: "i",

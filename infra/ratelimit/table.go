@@ -29,8 +29,7 @@ func partitionKey() *awsdynamodb.Attribute {
 }
 
 func (t table) access() access {
-	a := access{variables: map[string]*string{contract.VariableStore: jsii.String(contract.StoreDynamoDB),
-		contract.VariableTable: t.TableName()}}
+	a := access{variables: map[string]*string{contract.VariableStore: jsii.String(contract.StoreDynamoDB + *t.TableName())}}
 	a.allow(dynamostore.Actions(), t.TableArn())
 	return a
 }

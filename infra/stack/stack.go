@@ -127,13 +127,13 @@ func (s *stage) newOutputs(dashboard *string) {
 		{"RestUrl", jsii.Sprintf("https://%s.execute-api.%s.%s/%s", *s.rest.RestApiId(), *s.stack.Region(), *s.stack.UrlSuffix(),
 			*s.rest.DeploymentStage().StageName())},
 		{"HttpUrl", s.http.ApiEndpoint()},
-		{"CountersTable", variables[contract.LayerVariable(contract.VariableTable)]},
+		{"Store", variables[contract.LayerVariable(contract.VariableStore)]},
 		{"RecordsTable", s.limits.Records().TableName()},
 		{"Regions", jsii.String(strings.Join(s.settings.Regions, ","))}, // make deploy compares the next list with it
 		{"DashboardUrl", jsii.Sprintf("https://console.aws.amazon.com/cloudwatch/home?region=%s#dashboards:name=%s",
 			*s.stack.Region(), *dashboard)},
 	} {
-		if o.value == nil || *o.value == "" { // no table of counters, or one region
+		if o.value == nil || *o.value == "" { // one region
 			continue
 		}
 		awscdk.NewCfnOutput(s.stack, jsii.String(o.id), &awscdk.CfnOutputProps{Value: o.value})

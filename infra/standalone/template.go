@@ -146,13 +146,8 @@ func (s *stack) newLayer(l *ratelimit.Limits) {
 	behind := contract.LayerVariable(contract.VariableBehindAuthorizer)
 	variables[behind] = awscdk.Token_AsString(awscdk.Fn_ConditionIf(jsii.String(conditionOf("RestApiId")), variables[behind], "false"), nil)
 	s.output("LayerVariables", s.cdk.ToJsonString(variables, nil))
-	// A template cannot parse the JSON in LayerVariables. So values that are no parameters are
-	// outputs of their own.
-	for id, name := range map[string]string{"CountersTable": contract.VariableTable, "CacheURL": contract.VariableRedisURL} {
-		if value := variables[contract.LayerVariable(name)]; value != nil {
-			s.output(id, value)
-		}
-	}
+	// A template cannot parse the JSON in LayerVariables. So the only value that is no parameter is an output of its own.
+	s.output("Store", variables[contract.LayerVariable(contract.VariableStore)])
 	if subnets, group := l.Network(); subnets != nil {
 		s.output("LayerSubnetIds", awscdk.Fn_Join(jsii.String(","), subnets))
 		s.output("LayerSecurityGroupId", group)

@@ -213,7 +213,7 @@ func TestTemplate(t *testing.T) {
 			for name, want := range map[string]bool{
 				"AuthorizerId": true, "RecordsTable": true, "ReportFunctionArn": true, "DashboardName": true, "LayerArn": true, "LayerPolicyArn": true,
 				"LayerVariables": true,
-				"CountersTable":  store == ratelimit.DynamoDB, "CacheURL": store == ratelimit.ElastiCache,
+				"Store":          true,
 				"LayerSubnetIds": store == ratelimit.ElastiCache,
 			} {
 				if (object(got["Outputs"])[name] != nil) != want {

@@ -19,7 +19,7 @@ const Table = "weir"
 
 // MakeTable creates the table for limits on DynamoDB Local. made is false if the table exists.
 func MakeTable(ctx context.Context, endpoint, table string) (made bool, err error) {
-	config := boot.Config{Store: "dynamodb", DynamoDBEndpoint: endpoint, Local: true}
+	config := boot.Config{Store: "dynamodb://" + table, DynamoDBEndpoint: endpoint, Local: true}
 	client, err := config.DynamoDBClient(ctx)
 	if err != nil {
 		return false, err

@@ -24,7 +24,7 @@ func golden(t *testing.T) *gateway.Stack {
 // The stack has both functions with their variables, both stages with their throttle, and the six gateway responses.
 func TestReadStack(t *testing.T) {
 	s := golden(t)
-	if s.Authorizer.Environment["STORE"] != "dynamodb" || s.Authorizer.Timeout != 5*time.Second || s.Handler.Timeout != 10*time.Second ||
+	if s.Authorizer.Environment["REFUSAL"] != "problem" || s.Authorizer.Timeout != 5*time.Second || s.Handler.Timeout != 10*time.Second ||
 		s.Handler.Environment["BEHIND_AUTHORIZER"] != "true" || s.REST.Name != "dev" || s.HTTP.Name != gateway.DefaultStage ||
 		s.REST.Throttle.Capacity() != 600 || s.HTTP.Throttle.Capacity() != 600 || len(s.Responses) != 6 {
 		t.Errorf("got %+v", s)

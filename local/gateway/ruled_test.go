@@ -118,17 +118,17 @@ func (keys) Lookup(_ context.Context, _ time.Time, key string) (caller.Record, e
 // missing.
 func openStore(t *testing.T, kind string) limiter.Store {
 	t.Helper()
-	c := boot.Config{Store: kind, Namespace: "gateway-" + rand.Text(), Table: "weir-gateway", Local: true, AWS: clients.AWS}
+	c := boot.Config{Store: "memory:", Namespace: "gateway-" + rand.Text(), Local: true, AWS: clients.AWS}
 	switch kind {
 	case "dynamodb":
-		c.DynamoDBEndpoint = storetest.Server(t, kind, "DYNAMODB_ENDPOINT")
+		c.Store, c.DynamoDBEndpoint = "dynamodb://weir-gateway", storetest.Server(t, kind, "DYNAMODB_ENDPOINT")
 		client := storetest.Must(c.DynamoDBClient(t.Context()))
-		_, err := client.CreateTable(t.Context(), dynamostore.TableInput(c.Table))
+		_, err := client.CreateTable(t.Context(), dynamostore.TableInput(c.Table()))
 		if _, exists := errors.AsType[*types.ResourceInUseException](err); err != nil && !exists {
 			t.Fatal(err)
 		}
 	case "redis":
-		c.RedisURL = storetest.Server(t, kind, "REDIS_URL")
+		c.Store = storetest.Server(t, kind, "REDIS_URL")
 	}
 	store, closeStore, err := c.OpenStore(t.Context())
 	if err != nil {

@@ -85,20 +85,20 @@ func parse(t testing.TB, document string) *rules.Rules {
 // open opens a store with a separate namespace for each call.
 func open(t testing.TB, kind string) limiter.Store {
 	t.Helper()
-	c := boot.Config{Store: kind, Namespace: "test-" + rand.Text(), Table: "weir-operator", Local: true, AWS: clients.AWS}
+	c := boot.Config{Store: "memory:", Namespace: "test-" + rand.Text(), Local: true, AWS: clients.AWS}
 	switch kind {
 	case "dynamodb":
-		c.DynamoDBEndpoint = storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
+		c.Store, c.DynamoDBEndpoint = "dynamodb://weir-operator", storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
 		client, err := c.DynamoDBClient(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = client.CreateTable(t.Context(), dynamostore.TableInput(c.Table))
+		_, err = client.CreateTable(t.Context(), dynamostore.TableInput(c.Table()))
 		if _, exists := errors.AsType[*types.ResourceInUseException](err); err != nil && !exists {
 			t.Fatal(err)
 		}
 	case "redis":
-		c.RedisURL = storetest.Server(t, "redis", "REDIS_URL")
+		c.Store = storetest.Server(t, "redis", "REDIS_URL")
 	}
 	store, closeStore, err := c.OpenStore(t.Context())
 	if err != nil {

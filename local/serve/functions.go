@@ -31,6 +31,12 @@ import (
 // limiter.DefaultTimeout.
 var localTimeouts = map[string]string{"redis": "200ms"}
 
+// localStores has the URLs of the stores on this machine. That of redis is the address of its server.
+var localStores = map[string]string{Memory: contract.StoreMemory, "dynamodb": contract.StoreDynamoDB + checkout.Table}
+
+// addresses has the variable of the functions with the address of a store's server.
+var addresses = map[string]string{"dynamodb": "DYNAMODB_ENDPOINT", "redis": contract.VariableStore}
+
 // prepare creates the checkout's keys and starts the server of the store.
 func (s *Server) prepare(ctx context.Context) error {
 	var err error
@@ -41,9 +47,9 @@ func (s *Server) prepare(ctx context.Context) error {
 	if err := s.checkout.KeepRules(s.Rules); err != nil {
 		return err
 	}
-	s.Store = cmp.Or(s.Store, Memory) // an empty STORE would mean DynamoDB on AWS
+	s.Store = cmp.Or(s.Store, Memory)
 	s.variables = map[string]string{
-		"STORE": s.Store, "TABLE": checkout.Table, "RULES_FILE": s.Rules, "WEIR_LOCAL": "true",
+		"STORE": cmp.Or(localStores[s.Store], s.Store), "RULES_FILE": s.Rules, "WEIR_LOCAL": "true",
 		"JWKS": s.checkout.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience,
 		"JWT_ALGORITHMS": string(checkout.Algorithm),
 		"MAX_DELAY":      os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.APIKeysFile(), "API_KEY_SECRET_FILE": s.checkout.APIKeySecretFile(),
@@ -81,7 +87,7 @@ func (s *Server) prepare(ctx context.Context) error {
 		s.closers = append(s.closers, started.Stop)
 		address = started.URL
 	}
-	s.variables[variable] = address
+	s.variables[addresses[s.Store]] = address
 	return nil
 }
 
@@ -175,7 +181,7 @@ func (s *Server) lookup(environment map[string]string) func(string) (string, boo
 func (s *Server) variablesOf(environment map[string]string) map[string]string {
 	all := maps.Clone(environment)
 	maps.DeleteFunc(all, func(name, _ string) bool {
-		return strings.HasPrefix(name, "REDIS_") || strings.HasPrefix(name, "KAFKA_") || name == "RECORDS_TABLE" || name == "RULES_VERSION" ||
+		return strings.HasPrefix(name, "KAFKA_") || name == "RECORDS_TABLE" || name == "RULES_VERSION" ||
 			name == "RULES_FROM" || name == contract.VariableRegions
 	})
 	maps.Copy(all, s.variables)
@@ -184,11 +190,11 @@ func (s *Server) variablesOf(environment map[string]string) map[string]string {
 
 // openStore opens the store. If the table of DynamoDB Local is missing, it creates the table.
 func (s *Server) openStore(ctx context.Context, c boot.Config) (limiter.Store, error) {
-	if c.Store == "dynamodb" && c.DynamoDBEndpoint == "" {
+	if c.Table() != "" && c.DynamoDBEndpoint == "" {
 		return nil, errors.New("DYNAMODB_ENDPOINT: required: a local run must not charge a table on AWS")
 	}
-	if c.Store == "dynamodb" && loopback.URL(c.DynamoDBEndpoint) {
-		if _, err := checkout.MakeTable(ctx, c.DynamoDBEndpoint, c.Table); err != nil {
+	if c.Table() != "" && loopback.URL(c.DynamoDBEndpoint) {
+		if _, err := checkout.MakeTable(ctx, c.DynamoDBEndpoint, c.Table()); err != nil {
 			return nil, err
 		}
 	}

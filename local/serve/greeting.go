@@ -6,16 +6,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
+	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
-	"github.com/weir-limits/weir/local/servers"
 )
 
 func (s *Server) greet() {
-	where := s.Store
-	if address := s.variables[servers.Variables[s.Store]]; address != "" {
-		where += " at " + address
+	where, _, _ := strings.Cut(s.Store, ":")
+	if address := s.variables[addresses[s.Store]]; address != "" {
+		where += " at " + boot.Redacted(address)
 	}
 	inForce := s.live.Current()
 	fmt.Fprintf(s.Out, "rules  %s (%s, %s)\nstate  in %s\nlog    metrics and notices in %s\nkeys   in %s\n", s.Rules, count(inForce.Len()),

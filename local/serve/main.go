@@ -22,7 +22,7 @@ func Main(o Options) {
 	if o.Port == 0 {
 		o.Port = DefaultPort
 	}
-	flag.StringVar(&o.Store, "store", o.Store, "memory, dynamodb or redis")
+	flag.StringVar(&o.Store, "store", o.Store, "memory, dynamodb, redis, or a URL such as redis://HOST:6379")
 	flag.StringVar(&o.Rules, "rules", o.Rules, "the rules document")
 	flag.IntVar(&o.Port, "port", o.Port, "the port of the first API")
 	flag.Parse()

@@ -16,7 +16,6 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/command"
-	"github.com/weir-limits/weir/local/servers"
 )
 
 // regionPorts is the distance of the ports of two regions.
@@ -137,7 +136,7 @@ func (s *Server) storeAddress() string {
 	if s.region == nil || s.region == s.region.all.list[0] {
 		return ""
 	}
-	return s.region.all.list[0].variables[servers.Variables[s.Store]]
+	return s.region.all.list[0].variables[addresses[s.Store]]
 }
 
 // greetRegions prints the addresses of the other regions.

@@ -252,7 +252,7 @@ func TestServe_noStore(t *testing.T) {
 		t.Errorf("answer: got %s %v, want 200 without Weir-Degraded", r.Status, r.Header)
 	}
 	s := &Server{}
-	if _, err := s.openStore(t.Context(), boot.Config{Store: "dynamodb", Table: checkout.Table, Local: true}); err == nil ||
+	if _, err := s.openStore(t.Context(), boot.Config{Store: "dynamodb://weir", Local: true}); err == nil ||
 		!strings.HasPrefix(err.Error(), "DYNAMODB_ENDPOINT: required") {
 		t.Errorf("DynamoDB without an endpoint: got error %v, want DYNAMODB_ENDPOINT: required", err)
 	}
@@ -264,18 +264,18 @@ func TestServe_variables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{variables: map[string]string{"REDIS_URL": "redis://127.0.0.1:1", "STORE": "redis"}}
+	s := &Server{variables: map[string]string{"STORE": "redis://127.0.0.1:1"}}
 	for _, f := range []gateway.Function{stack.Authorizer, stack.Handler} {
-		f.Environment["REDIS_USER"] = "aws"
+		f.Environment["KAFKA_TOPIC"] = "aws"
 		lookup := s.lookup(f.Environment)
 		for name := range f.Environment {
 			value, ok := lookup(name)
-			if foreign := name == "REDIS_USER" || name == "RECORDS_TABLE" || name == "RULES_VERSION" || name == "RULES_FROM"; foreign == ok {
+			if foreign := name == "KAFKA_TOPIC" || name == "RECORDS_TABLE" || name == "RULES_VERSION" || name == "RULES_FROM"; foreign == ok {
 				t.Errorf("%s: got %q (present: %t), want present: %t", name, value, ok, !foreign)
 			}
 		}
-		if url, _ := lookup("REDIS_URL"); url != "redis://127.0.0.1:1" {
-			t.Errorf("REDIS_URL: got %q, want the URL of this run", url)
+		if url, _ := lookup("STORE"); url != "redis://127.0.0.1:1" {
+			t.Errorf("STORE: got %q, want the URL of this run", url)
 		}
 	}
 }

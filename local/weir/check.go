@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
@@ -27,7 +26,7 @@ func checkCommand() *cobra.Command {
 			"For a document without mistakes, the command prints notes.\n\n" +
 			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD, and the limits that are new, or have a " +
 			"new name, a new tier or another mode. If FILE is -, it reads the standard input.\n\n" +
-			"With --store redis, it also checks the server of REDIS_URL.",
+			"With --store, it also checks the server of a store.",
 		Example: "  weir check functions/rules.json\n" +
 			"  weir check --json - < my-rules.json\n" +
 			"  git show HEAD:functions/rules.json > /tmp/before.json\n" +
@@ -42,23 +41,20 @@ func checkCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&against, "against", "", "the document in force; print the limits whose counts would restart")
-	c.Flags().StringVar(&store, "store", "", "redis: also check the server of the variables REDIS_URL, REDIS_CLUSTER and REDIS_IAM_*")
+	c.Flags().StringVar(&store, "store", "", "also check the server of a store: "+storeFlag)
 	addJSON(c.Flags())
 	return c
 }
 
 // storeNotes returns notes on the server of a store.
-func storeNotes(ctx context.Context, kind string) ([]rules.Problem, error) {
-	if kind == "" {
+func storeNotes(ctx context.Context, url string) ([]rules.Problem, error) {
+	if url == "" {
 		return nil, nil
 	}
-	if kind != "redis" {
-		return nil, command.Usage("--store: got %q, want redis", kind)
-	}
-	t := target{store: kind, namespace: "check"}
-	config, err := clients.Load(t.lookup)
+	t := target{store: url, namespace: "check"}
+	config, err := t.load()
 	if err != nil {
-		return nil, command.AsUsage(err)
+		return nil, err
 	}
 	store, closeStore, err := config.OpenStore(ctx)
 	if err != nil {
@@ -69,7 +65,7 @@ func storeNotes(ctx context.Context, kind string) ([]rules.Problem, error) {
 		return nil, err
 	}
 	if warning := boot.Warning(ctx, store); warning != "" {
-		return []rules.Problem{{Path: "REDIS_URL", Message: warning}}, nil
+		return []rules.Problem{{Path: "--store", Message: warning}}, nil
 	}
 	return nil, nil
 }

@@ -29,7 +29,7 @@ func explainCommand() *cobra.Command {
 			"  weir explain GET /api/v1/search --user alice --tier paid\n" +
 			"  weir explain POST /api/v1/data --token \"$(weir token --user alice)\" --json\n" +
 			"  weir explain GET /api/v1/search --apikey-id acme --ip 203.0.113.7 \\\n" +
-			"    --store dynamodb --table Weir-prod-LimitsCounters1234 --namespace prod",
+			"    --store dynamodb://Weir-prod-LimitsCounters1234 --namespace prod",
 		Args: command.Exactly(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error

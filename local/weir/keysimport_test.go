@@ -84,7 +84,7 @@ func identified(t *testing.T, foreign, key string) string {
 	values := map[string]string{
 		"FOREIGN_API_KEYS": foreign, "RECORDS_TABLE": os.Getenv("RECORDS_TABLE"), "DYNAMODB_ENDPOINT": os.Getenv("DYNAMODB_ENDPOINT"),
 		"WEIR_LOCAL": "true",
-		"STORE":      "memory", "NAMESPACE": "test", "RULES_FILE": "../../functions/rules.json", "RULES_VERSION": "1",
+		"STORE":      "memory:", "NAMESPACE": "test", "RULES_FILE": "../../functions/rules.json", "RULES_VERSION": "1",
 	}
 	config, err := clients.Load(func(name string) (string, bool) { v, ok := values[name]; return v, ok })
 	if err != nil {

@@ -200,7 +200,7 @@ func TestCheck_store(t *testing.T) {
 		if err := client.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if out := ok(t, "check", "--store", "redis", endpoints(t, 3)); strings.Contains(out, "note: REDIS_URL: ") != (policy != "noeviction") ||
+		if out := ok(t, "check", "--store", address, endpoints(t, 3)); strings.Contains(out, "note: --store: ") != (policy != "noeviction") ||
 			strings.Contains(out, "maxmemory-policy is "+policy) != (policy != "noeviction") {
 			t.Errorf("%s: got %s, want a note unless the server keeps all keys", policy, out)
 		}

@@ -135,11 +135,11 @@ func TestOperator_store(t *testing.T) {
 	for _, store := range remoteStores {
 		t.Run(store, func(t *testing.T) {
 			l := newLocal(t, store, "../serve/testdata/design.json")
-			to := []string{"--store", store, "--rules", l.checkout.Path("local/serve/testdata/design.json"), "--namespace", l.namespace}
-			if store == "dynamodb" {
-				to = append(to, "--table", checkout.Table)
-			} else {
-				to = append(to, "--redis-url", os.Getenv("REDIS_URL"))
+			to := []string{"--store", "dynamodb://" + checkout.Table, "--rules", l.checkout.Path("local/serve/testdata/design.json"),
+				"--namespace", l.namespace}
+			if store == "redis" {
+				t.Setenv("STORE", os.Getenv("REDIS_URL"))
+				to[1] = store
 			}
 			with := func(args ...string) []string { return append(args, to...) }
 			search := func() int { return l.search(l.token("bob")) }
@@ -183,19 +183,19 @@ func TestOperator_recordsTable(t *testing.T) {
 		if _, err := checkout.MakeTable(t.Context(), os.Getenv("DYNAMODB_ENDPOINT"), checkout.Table); err != nil {
 			t.Fatal(err)
 		}
-		e := answers[operator.Explanation](t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace",
+		e := answers[operator.Explanation](t, "explain", "GET", "/x", "--store", "dynamodb://"+checkout.Table, "--namespace",
 			checkouttest.Namespace(), "--records-table", os.Getenv("RECORDS_TABLE"))
 		if len(e.Limits) != 1 || strconv.FormatInt(e.Limits[0].Requests, 10) != requests || e.Version == 0 {
 			t.Errorf("explanation: got %+v, want the published limit", e)
 		}
 	}
 	createKey(t, "--id", "acme", "--tier", "paid", "--limit", "x=4/1h")
-	e := answers[operator.Explanation](t, "explain", "GET", "/x", "--apikey-id", "acme", "--store", "dynamodb", "--table", checkout.Table,
+	e := answers[operator.Explanation](t, "explain", "GET", "/x", "--apikey-id", "acme", "--store", "dynamodb://"+checkout.Table,
 		"--namespace", checkouttest.Namespace(), "--records-table", os.Getenv("RECORDS_TABLE"))
 	if len(e.Limits) != 1 || e.Limits[0].Requests != 4 || e.Limits[0].WindowSeconds != 3600 {
 		t.Errorf("explanation of a key: got %+v, want the limit of its record", e.Limits)
 	}
-	code, out, errs := weir(t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace",
+	code, out, errs := weir(t, "explain", "GET", "/x", "--store", "dynamodb://"+checkout.Table, "--namespace",
 		checkouttest.Namespace(), "--records-table", "weir-test-none")
 	// Exactly one error line: the command must not fall back to other rules.
 	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "weir: --records-table: ") {
@@ -214,7 +214,7 @@ func TestOperator_released(t *testing.T) {
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	question := []string{"explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(),
+	question := []string{"explain", "GET", "/x", "--store", "dynamodb://" + checkout.Table, "--namespace", checkouttest.Namespace(),
 		"--records-table", os.Getenv("RECORDS_TABLE")}
 	if code, out, errs := weir(t, question...); code != 1 || out != "" ||
 		!strings.Contains(errs, "publish them with `weir rules publish FILE`") {
@@ -229,8 +229,8 @@ func TestOperator_released(t *testing.T) {
 // If a command cannot get an answer, it prints one line with the reason and a remedy.
 func TestOperator_mistakes(t *testing.T) {
 	checkouttest.Scratch(t)
-	for _, name := range []string{"TABLE", "NAMESPACE", "REDIS_URL", "DYNAMODB_ENDPOINT"} {
-		t.Setenv(name, "")
+	for name, value := range map[string]string{"STORE": "dynamodb://weir", "NAMESPACE": "", "DYNAMODB_ENDPOINT": ""} {
+		t.Setenv(name, value)
 	}
 	for _, c := range []struct {
 		args []string
@@ -242,16 +242,17 @@ func TestOperator_mistakes(t *testing.T) {
 		{[]string{"explain", "GET", "/", "--claim", "org"}, 2, "want name=value"},
 		{[]string{"usage"}, 2, "arguments: got none, want SUBJECT"},
 		{[]string{"usage", "user:a", "--url", "http://example.com"}, 2, "on this machine"},
-		{[]string{"usage", "user:a", "--store", "memory"}, 2, "use --url"},
-		{[]string{"usage", "user:a", "--store", "mysql"}, 2, "want dynamodb or redis"},
-		{[]string{"usage", "user:a", "--store", "redis", "--url", "http://127.0.0.1:1"}, 2, "want one of them"},
-		{[]string{"usage", "user:a", "--store", "redis", "--rules", "x", "--records-table", "y"}, 2, "from which the functions read their rules"},
-		{[]string{"usage", "user:a", "--table", "x"}, 2, "--table: requires --store"},
-		{[]string{"usage", "user:a", "--store", "redis"}, 2, "--namespace: required"},
-		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x"}, 2, "REDIS_URL"},
-		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x", "--redis-url", "redis://u:hunter2@127.0.0.1:1"}, 1,
-			"Redis at redis://127.0.0.1:1 does not answer"},
-		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x", "--redis-url", "redis://127.0.0.1:1", "--rules", "nowhere.json"}, 1,
+		{[]string{"usage", "user:a", "--store", "memory", "--namespace", "x"}, 2, "use --url"},
+		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x"}, 2, "want a URL such as dynamodb://TABLE"},
+		{[]string{"usage", "user:a", "--store", "redis://127.0.0.1:1", "--url", "http://127.0.0.1:1"}, 2, "want one of them"},
+		{[]string{"usage", "user:a", "--store", "redis://h", "--rules", "x", "--records-table", "y"}, 2,
+			"from which the functions read their rules"},
+		{[]string{"usage", "user:a", "--rules", "x"}, 2, "--rules: requires --store"},
+		{[]string{"usage", "user:a", "--store", "redis://h"}, 2, "--namespace: required"},
+		{[]string{"usage", "user:a", "--store", "dynamodb://a/b", "--namespace", "x"}, 2, "STORE: got"},
+		{[]string{"usage", "user:a", "--store", "redis://u:hunter2@127.0.0.1:1", "--namespace", "x"}, 1,
+			"the store at redis://127.0.0.1:1 does not answer"},
+		{[]string{"usage", "user:a", "--store", "redis://127.0.0.1:1", "--namespace", "x", "--rules", "nowhere.json"}, 1,
 			"nowhere.json"},
 		{[]string{"usage", "user:a", "--url", "http://127.0.0.1:1"}, 1, "start one with make run"},
 		{[]string{"reset", "user:a", "--url", "http://127.0.0.1:1", "--json"}, 1, "start one with make run"},

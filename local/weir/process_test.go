@@ -35,7 +35,7 @@ func TestServe_oneErrorLine(t *testing.T) {
 		}
 		status, ok := errors.AsType[*exec.ExitError](err)
 		if !ok || status.ExitCode() != 1 || strings.Count(output.String(), "\n") != 1 || !strings.HasPrefix(output.String(),
-			"weir: Redis at redis://127.0.0.1:1 does not answer") {
+			"weir: the store at redis://127.0.0.1:1 does not answer") {
 			t.Errorf("serve without its store: got error %v, output %s, want exit 1 with one line", err, &output)
 		}
 		return

@@ -31,7 +31,7 @@ func TestOperator_regions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]string{"DYNAMODB_ENDPOINT": recordstest.Regional(t, table, "eu-central-1", "us-east-1"),
-		"REGIONS": list, "TABLE": table, "NAMESPACE": checkouttest.Namespace(), "WEIR_LOCAL": "true", "RULES_FILE": file, "STORE": "dynamodb"} {
+		"REGIONS": list, "NAMESPACE": checkouttest.Namespace(), "WEIR_LOCAL": "true", "RULES_FILE": file, "STORE": "dynamodb://" + table} {
 		t.Setenv(name, value)
 	}
 	for _, region := range []string{"us-east-1", "eu-central-1"} {
@@ -75,9 +75,12 @@ func TestOperator_regions(t *testing.T) {
 	if left := remaining(1, "explain", "GET", "/", "--user", "alice"); left["eu-central-1"] != 70 || left["us-east-1"] != 100 {
 		t.Errorf("explain after the reset: got %v remaining, want 70 and 100", left)
 	}
+	if code, _, errs := weir(t, "usage", "user:alice", "--url", "http://127.0.0.1:1"); code != 1 || strings.Contains(errs, "region") {
+		t.Errorf("without --store: got exit %d and stderr %q, want a question to the gateway", code, errs)
+	}
 	t.Setenv("REGIONS", "")
 	if code, _, errs := weir(t, "usage", "user:alice", "--region", "us-east-1", "--store", "dynamodb", "--rules", file); code != 2 ||
-		!strings.Contains(errs, "--region: requires --store dynamodb and the variable REGIONS") {
+		!strings.Contains(errs, "--region: requires a store in DynamoDB and the variable REGIONS") {
 		t.Errorf("--region without REGIONS: got exit %d and stderr %q, want a usage error", code, errs)
 	}
 }

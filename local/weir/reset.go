@@ -19,7 +19,7 @@ func resetCommand() *cobra.Command {
 			subjectHelp + targetHelp,
 		Example: "  weir reset user:alice\n" +
 			"  weir reset 'claim:org=acme|user:alice' --json\n" +
-			"  weir reset apikey:acme \\\n    --store dynamodb --table Weir-prod-LimitsCounters1234 --namespace prod",
+			"  weir reset apikey:acme \\\n    --store dynamodb://Weir-prod-LimitsCounters1234 --namespace prod",
 		Args: command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return t.each(c, func(to operating) (any, func(*printer), error) {

@@ -61,7 +61,7 @@ func serveCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Rules, "rules", "", "the rules document; default functions/rules.json")
 	c.Flags().Var(&o.Upstream, "upstream", "the URL of your HTTP server, which gets the admitted requests instead of the "+
 		"functions; paths below /_weir/ do not reach it")
-	c.Flags().StringVar(&o.Store, "store", serve.Memory, "the store of the state: memory, dynamodb or redis")
+	c.Flags().StringVar(&o.Store, "store", serve.Memory, "the store of the state: memory, dynamodb, redis, or a URL such as redis://HOST:6379")
 	c.Flags().StringVar(&o.Address, "address", "", "the source of the client's address: host, cloudfront or hops:N, as in "+
 		"infra/edge/README.md; the last two need ORIGIN_SECRET")
 	c.Flags().BoolVar(&o.Unthrottled, "no-throttle", false, "leave out the throttle of the stack's stages, such as for a load test")

@@ -26,7 +26,6 @@ import (
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/loopback"
 	"github.com/weir-limits/weir/local/operator"
-	"github.com/weir-limits/weir/local/serve"
 )
 
 // operating answers explain, usage and reset. It is an operator.Operator or the client of a running
@@ -40,31 +39,38 @@ type operating interface {
 // target has the flags of explain, usage and reset that select what to query: the gateway of make
 // run, or the store of a deployment.
 type target struct {
-	url                               string
-	store, table, namespace, redisURL string
-	rules, recordsTable               string
-	region                            string // of several that share limits
+	url, store, namespace, rules, recordsTable string
+	region                                     string // of several that share limits
 }
 
 const targetHelp = "\n\nThe command queries the gateway of make run (--url, or the variable WEIR_URL) or, with --store, a deployed " +
-	"table or cache. " +
-	"With --store, it also reads the variables of the functions (TABLE, RECORDS_TABLE, RULES_FROM, NAMESPACE, REGIONS, BASE_PATH, " +
-	"REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE) and the AWS configuration (AWS_REGION, AWS_PROFILE). " +
-	"It then needs the deployed rules to interpret the state (--rules or --records-table), and prints their source."
+	"table or cache. With --store, it also reads the variables of the functions (RECORDS_TABLE, RULES_FROM, NAMESPACE, REGIONS, BASE_PATH) " +
+	"and the AWS configuration (AWS_REGION, AWS_PROFILE). It then needs the deployed rules (--rules or --records-table) to " +
+	"interpret the state, and prints their source."
 
 func (t *target) flags(c *cobra.Command) {
 	f := c.Flags()
 	gatewayFlag(f, &t.url)
-	f.StringVar(&t.store, "store", "", "query the store of a deployment instead: dynamodb or redis")
-	f.StringVar(&t.table, "table", "", "with --store dynamodb, the table for limits; default $TABLE")
+	f.StringVar(&t.store, "store", "", "query the store of a deployment instead: "+storeFlag)
 	f.StringVar(&t.namespace, "namespace", "", "with --store, the namespace of the deployment, such as its stage; default $NAMESPACE")
-	f.StringVar(&t.redisURL, "redis-url", "", "with --store redis, a redis:// or rediss:// URL; default $REDIS_URL (use the variable for a "+
-		"URL with a password, because other users of this machine can read flags)")
 	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json without a records table")
 	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table that holds the rules: the rules that the deployment "+
 		"of the namespace published, else the rules of weir rules publish; default $RECORDS_TABLE without --rules")
-	f.StringVar(&t.region, "region", "", "with --store dynamodb and the variable REGIONS, the only region to query; default: each of REGIONS")
+	f.StringVar(&t.region, "region", "", "with a store in DynamoDB and the variable REGIONS, the only region to query; default: all of them")
 	addJSON(f)
+}
+
+const storeFlag = "its URL, such as dynamodb://TABLE or redis://HOST:6379; or dynamodb or redis, if the variable STORE has the URL (so " +
+	"that other users of this machine cannot read a password)"
+
+// load reads the configuration of the functions. The URL of the store is --store, or begins with it and is in STORE.
+func (t *target) load() (boot.Config, error) {
+	c, err := clients.Load(t.lookup)
+	if !strings.HasPrefix(c.Store, t.store) {
+		return c, command.Usage("--store: got %.20q, want a URL such as dynamodb://TABLE or redis://HOST:6379, or dynamodb or redis if the "+
+			"variable STORE has the URL; for the memory of a gateway, use --url", t.store)
+	}
+	return c, command.AsUsage(err)
 }
 
 const defaultGateway = "http://127.0.0.1:8080"
@@ -77,9 +83,9 @@ func gatewayFlag(f *pflag.FlagSet, url *string) {
 func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() error, error) {
 	none := func() error { return nil }
 	if t.store == "" {
-		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table"} {
+		for _, name := range []string{"namespace", "rules", "records-table"} {
 			if c.Flags().Changed(name) {
-				return nil, none, command.Usage("--%s: requires --store dynamodb or redis; the gateway at %s ignores this flag", name, t.url)
+				return nil, none, command.Usage("--%s: requires --store; the gateway at %s ignores this flag", name, t.url)
 			}
 		}
 		client, err := operator.NewGateway(t.url)
@@ -89,10 +95,6 @@ func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() 
 		return client, none, nil
 	}
 	switch {
-	case t.store == serve.Memory:
-		return nil, none, command.Usage("--store: got memory, want dynamodb or redis; for the memory of a gateway, use --url")
-	case t.store != "dynamodb" && t.store != "redis":
-		return nil, none, command.Usage("--store: got %q, want dynamodb or redis", t.store)
 	case t.rules != "" && t.recordsTable != "":
 		return nil, none, command.Usage("--rules and --records-table: got both, want the one from which the functions read their rules")
 	case c.Flags().Changed("url"):
@@ -111,7 +113,7 @@ func (t *target) openStore(ctx context.Context) (operating, func() error, error)
 		return nil, none, command.AsUsage(err)
 	}
 	source := "the file " + t.rules
-	if t.store == "dynamodb" || t.recordsTable != "" {
+	if config.Table() != "" || t.recordsTable != "" {
 		client, err := config.DynamoDBClient(ctx)
 		if err == nil {
 			err = hasCredentials(ctx, client)
@@ -161,7 +163,7 @@ func (t *target) config() (boot.Config, error) {
 	if name, _ := t.lookup("NAMESPACE"); name == "" {
 		return boot.Config{}, errors.New("--namespace: required: the namespace of the deployment, usually its stage (or set NAMESPACE)")
 	}
-	return clients.Load(t.lookup)
+	return t.load()
 }
 
 // builtIn is the version of a document that is not published. Published versions are Unix seconds
@@ -202,11 +204,10 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 // lookup returns a variable of the deployment's functions: from a flag, or else from this process.
 func (t *target) lookup(name string) (string, bool) {
 	flags := map[string]string{
-		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules,
-		"RECORDS_TABLE": t.recordsTable, "AWS_REGION": t.region,
+		"STORE": t.store, "NAMESPACE": t.namespace, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable, "AWS_REGION": t.region,
 		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // more time than in the functions, which run near the store
 	}
-	if value := flags[name]; value != "" {
+	if value := flags[name]; value != "" && (name != contract.VariableStore || strings.Contains(value, "://")) {
 		return value, true
 	}
 	value, ok := os.LookupEnv(name)
@@ -259,11 +260,13 @@ func (t *target) each(c *cobra.Command, do act) error {
 // regions returns the regions in which a command acts; none without REGIONS.
 func (t *target) regions() ([]string, error) {
 	list := os.Getenv(contract.VariableRegions)
+	url, _ := t.lookup(contract.VariableStore)
+	inTable := t.store != "" && strings.HasPrefix(url, contract.StoreDynamoDB)
 	switch {
-	case t.region != "" && (list == "" || t.store != "dynamodb"):
-		return nil, command.Usage("--region: requires --store dynamodb and the variable %s, the regions of the deployment; one region alone "+
+	case t.region != "" && (list == "" || !inTable):
+		return nil, command.Usage("--region: requires a store in DynamoDB and the variable %s, the regions of the deployment; one region alone "+
 			"is that of AWS_REGION", contract.VariableRegions)
-	case list == "" || t.store != "dynamodb":
+	case list == "" || !inTable:
 		return nil, nil
 	case t.region != "":
 		return []string{t.region}, nil

@@ -28,7 +28,7 @@ func usageCommand() *cobra.Command {
 			subjectHelp + targetHelp,
 		Example: "  weir usage user:alice\n" +
 			"  weir usage ip:203.0.113.7 --json\n" +
-			"  weir usage apikey:acme --store redis --redis-url redis://127.0.0.1:6379 --namespace prod",
+			"  weir usage apikey:acme --store redis://127.0.0.1:6379 --namespace prod",
 		Args: command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return t.each(c, func(to operating) (any, func(*printer), error) {

@@ -48,7 +48,7 @@ func payload(t *testing.T, messages ...string) []byte {
 // The function sends lines of decisions, and nothing that a client can write into an access log. If the broker fails,
 // the function fails, so that Lambda repeats the event.
 func TestFunction(t *testing.T) {
-	c := boot.Config{Namespace: "dev", Store: "memory"}
+	c := boot.Config{Namespace: "dev", Store: "memory:"}
 	e := storetest.Must(c.LogEnvironment(t.Context(), storetest.Must(memstore.New(memstore.Options{})),
 		boot.Options{Logger: slog.New(slog.DiscardHandler)}))
 	to := &broker{}

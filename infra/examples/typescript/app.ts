@@ -58,8 +58,7 @@ const quotes = new Function(stack, "Quotes", {
   environment: {
     AWS_LAMBDA_EXEC_WRAPPER: "/opt/weir",
     WEIR_NAMESPACE: "orders",
-    WEIR_STORE: "dynamodb",
-    WEIR_TABLE: output("CountersTable"),
+    WEIR_STORE: output("Store"),
     WEIR_RECORDS_TABLE: output("RecordsTable"),
     WEIR_RULES_FILE: "/opt/weir-rules.json",
     WEIR_RULES_FROM: "table",

@@ -184,7 +184,7 @@ func checkLayered(t *testing.T, function node, policies []any, output func(name 
 	}
 	environment, _ := function["Environment"].(node)
 	got, _ := environment["Variables"].(node)
-	want := node{"AWS_LAMBDA_EXEC_WRAPPER": "/opt/weir", "WEIR_NAMESPACE": "orders", "WEIR_TABLE": output("CountersTable"),
+	want := node{"AWS_LAMBDA_EXEC_WRAPPER": "/opt/weir", "WEIR_NAMESPACE": "orders", "WEIR_STORE": output("Store"),
 		"WEIR_RECORDS_TABLE": output("RecordsTable")}
 	for name, value := range layerVariables(t) {
 		if want[name] == nil && value != "" {

@@ -88,7 +88,7 @@ func (l layer) variables(t *testing.T, f function, rules string) []string {
 		"http_proxy=http://127.0.0.1:1", "no_proxy=127.0.0.1", // the wrapper adds the extension to no_proxy
 	}
 	for name, value := range map[string]string{
-		"NAMESPACE": checkouttest.Namespace(), "STORE": contract.StoreDynamoDB, "TABLE": checkout.Table, "DYNAMODB_ENDPOINT": l.dynamo,
+		"NAMESPACE": checkouttest.Namespace(), "STORE": contract.StoreDynamoDB + checkout.Table, "DYNAMODB_ENDPOINT": l.dynamo,
 		contract.VariableLocal: "true", "RULES_FILE": file,
 		"STORE_TIMEOUT": "900ms", // a long timeout, because other programs can slow the machine down
 	} {

@@ -60,8 +60,8 @@ func overCluster(t *testing.T, w *world) {
 	c.await(t)
 	w.cluster = c
 	w.setDeadline(deadlineRedis)
-	w.at = func(address string) string { return "REDIS_URL=redis://" + address }
-	w.build(t, c.nodes[0].address, c.nodes[0].address, "STORE=redis", "REDIS_CLUSTER=true")
+	w.at = func(address string) string { return "STORE=redis://" + address + "?cluster=true" }
+	w.build(t, c.nodes[0].address, c.nodes[0].address)
 }
 
 // await waits until every node knows all other nodes and accepts writes.

@@ -119,7 +119,7 @@ func createTable(t *testing.T, endpoint string) string {
 // dynamoClient returns a client as functions/boot builds it.
 func dynamoClient(t *testing.T, endpoint string) *dynamodb.Client {
 	t.Helper()
-	c, err := clients.Load(lookup("WEIR_LOCAL=true", "NAMESPACE=faults", "TABLE=t", "DYNAMODB_ENDPOINT="+endpoint))
+	c, err := clients.Load(lookup("WEIR_LOCAL=true", "NAMESPACE=faults", "STORE=dynamodb://counters", "DYNAMODB_ENDPOINT="+endpoint))
 	if err != nil {
 		t.Fatal(err)
 	}

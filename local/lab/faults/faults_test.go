@@ -173,8 +173,8 @@ func overRedis(t *testing.T, w *world) {
 	w.server = newServer(t)
 	w.network = connect(t, w.server.address)
 	w.setDeadline(deadlineRedis)
-	w.at = func(address string) string { return "REDIS_URL=redis://" + address }
-	w.build(t, w.network.address(), w.server.address, "STORE=redis")
+	w.at = func(address string) string { return "STORE=redis://" + address }
+	w.build(t, w.network.address(), w.server.address)
 }
 
 // overDynamoDB returns an environment that uses a new table.
@@ -184,7 +184,7 @@ func overDynamoDB(t *testing.T, w *world) {
 	w.network = connect(t, w.dynamo.address)
 	w.setDeadline(deadlineDynamoDB)
 	w.at = func(address string) string { return "DYNAMODB_ENDPOINT=http://" + address }
-	w.build(t, w.network.address(), w.dynamo.server, "STORE=dynamodb", "TABLE="+w.dynamo.table)
+	w.build(t, w.network.address(), w.dynamo.server, "STORE=dynamodb://"+w.dynamo.table)
 }
 
 // stores are the stores of the tests. open sets up a world with a store.

@@ -154,7 +154,7 @@ func samPrepare(ctx context.Context, path, dir string, files, variables map[stri
 		return nil, nil, err
 	}
 	maps.Copy(variables, map[string]string{
-		"WEIR_LOCAL": "true", "STORE": "dynamodb", "TABLE": checkout.Table, "RECORDS_TABLE": "", "RULES_FROM": "", "DYNAMODB_ENDPOINT": inside,
+		"WEIR_LOCAL": "true", "STORE": "dynamodb://" + checkout.Table, "RECORDS_TABLE": "", "RULES_FROM": "", "DYNAMODB_ENDPOINT": inside,
 		"JWKS": containerCode + jwksFile, "API_KEYS_FILE": containerCode + apiKeysFile, "API_KEY_SECRET_FILE": containerCode + apiKeySecretFile,
 		"SUBJECT_KEY_FILE": containerCode + subjectKeyFile,
 	})

@@ -143,7 +143,7 @@ func fields(t *testing.T, r commandtest.Reply, status int, limit, policy string)
 // subjectsIn returns the keys of a namespace's items in the table.
 func subjectsIn(t *testing.T, namespace string) (keys []string) {
 	t.Helper()
-	client, err := boot.Config{Store: "dynamodb", DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
+	client, err := boot.Config{DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

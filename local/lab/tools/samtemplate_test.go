@@ -22,7 +22,7 @@ func templateFor(t *testing.T, architecture string) string {
 		"asset.1/bootstrap": "program",
 		"keys":              "key",
 		"t.json": fmt.Sprintf(`{"Parameters":{"P":{"Type":"String"}},"Resources":{
-			"Handler":{"Type":"AWS::Lambda::Function","Properties":{"Architectures":[%q],"Environment":{"Variables":{"STORE":"redis",
+			"Handler":{"Type":"AWS::Lambda::Function","Properties":{"Architectures":[%q],"Environment":{"Variables":{"STORE":"redis:",
 				"KEPT":"kept"}}},"Metadata":{"aws:asset:path":"asset.1"}},
 			"Rest":{"Type":"AWS::ApiGateway::RestApi"},"Http":{"Type":"AWS::ApiGatewayV2::Api"}}}`, architecture),
 	} {
@@ -41,7 +41,7 @@ func TestSynthesizedTemplate(t *testing.T) {
 	}
 	dir := t.TempDir()
 	if err := template.place(dir, map[string]string{"jwks.json": filepath.Join(filepath.Dir(path), "keys")},
-		map[string]string{"STORE": "dynamodb", "NEW": "new"}); err != nil {
+		map[string]string{"STORE": "memory:", "NEW": "new"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"bootstrap": "program", "jwks.json": "key"} {
@@ -60,7 +60,7 @@ func TestSynthesizedTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"Rest":`, `"P":`, `"STORE":"dynamodb"`, `"KEPT":"kept"`, `"NEW":"new"`, fmt.Sprintf(`"aws:asset:path":%q`,
+	for _, want := range []string{`"Rest":`, `"P":`, `"STORE":"memory:"`, `"KEPT":"kept"`, `"NEW":"new"`, fmt.Sprintf(`"aws:asset:path":%q`,
 		filepath.Join(dir, "Handler"))} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("template: got %s, want %s in it", got, want)
