@@ -380,7 +380,7 @@ func TestRules_Select_plainAllocations(t *testing.T) {
 // reading. The paths that an http.ServeMux and a server of files can derive from it are among the readings.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"/", "//a/%73/b/", "/.", "/%2f%2e%2e", "/%2541", "/%25%34%31", "/a%", "/%zz%2F..%2F..%2Fq", "/a%00\xff",
-		"/v1/%2e", "/a;b+c\\d", "/a #?", "/%2F%61//A.b.c;%3B%5C/ "} {
+		"/v1/%2e", "/a;b+c\\d", "/a #?", "/%2F%61//A.b.c;%3B%5C/ ", "/%2F0// #00/ "} {
 		f.Add(seed, "/v1", true, false)
 		f.Add(seed, "", false, true)
 	}
@@ -388,12 +388,12 @@ func FuzzPath(f *testing.F) {
 		if !rules.Plain(prefix) || prefix == "/" {
 			prefix = ""
 		}
-		p, most, fields := rules.EncodedPath(sent), 27, ""
+		p, most, fields := rules.EncodedPath(sent), 12*9, "" // texts, and readings of each
 		if decoded {
 			p = rules.DecodedPath(sent)
 		}
 		if settings {
-			most, fields = 162, everySetting
+			most, fields = 16*18*4, everySetting
 		}
 		readings := read(t, fields, p.Below([]string{prefix}))
 		if len(readings) > most {
