@@ -79,6 +79,9 @@ func newOverlap(t *testing.T, seed uint64) *overlap {
 		if i == 1 && seed%4 < 2 && o.IntN(2) == 0 {
 			rate = strings.Replace(rate, "1h", "3h", 1)
 		}
+		if i == 1 && seed%4 == 3 && o.IntN(2) == 0 {
+			rate = strings.Replace(rate, "10", []string{"4", "20", "60"}[o.IntN(3)], 1)
+		}
 		text := `{"rules":[{"endpoint":"*","limits":{`
 		for _, tier := range []string{"free", "paid", "gold"} {
 			text += fmt.Sprintf(`%q:{"name":"x",%s,%q:%d,"per":["client"],"across_tiers":true},`, tier, rate, field, 5+o.IntN(36))
