@@ -123,7 +123,7 @@ type reading struct {
 // readings appends the readings of a path to dst, each once. A plain path has one. Other paths have at most
 // nine: the segments are not decoded, decoded after the path is split, or decoded before; and empty segments
 // are kept, kept except at the end, or dropped. A back end that parses the path as a URL once more adds this number
-// again for each of: the text without white space at its end, the text before ? or #, with IgnoreParameters the text before
+// again for each of: the text without white space at its end, the text before ? or #, also encoded, with IgnoreParameters the text before
 // the first ; (Fastify with useSemicolonDelimiter), and the text after //host. IgnoreParameters and BackslashIsSlash double
 // the number, because a back end can apply them before it decodes the path, after, or twice; a proxy can encode a backslash
 // on the way. IgnoreSuffix adds a reading to each, and so does IgnoreCase if the path has letters outside ASCII. There are as
@@ -164,6 +164,9 @@ func (s *spelling) parsed(text string) []string {
 	if before, _, cut := strings.Cut(text, ";"); cut && s.IgnoreParameters {
 		texts = append(texts, before)
 	}
+	if end := encodedEnd(text); end >= 0 {
+		texts = append(texts, text[:end])
+	}
 	if strings.ContainsFunc(text, notInURL) {
 		trimmed := trim(text)
 		texts = append(texts, trimmed)
@@ -182,6 +185,17 @@ func (s *spelling) parsed(text string) []string {
 		}
 	}
 	return texts
+}
+
+// encodedEnd returns the index of the first encoded ? or # of a path, at which it ends for a back end that decodes it before
+// it parses it as a URL (h3); -1 if it has none.
+func encodedEnd(text string) int {
+	for i := 0; i+2 < len(text); i++ {
+		if text[i] == '%' && (text[i+1] == '2' && text[i+2] == '3' || text[i+1] == '3' && text[i+2]|0x20 == 'f') {
+			return i
+		}
+	}
+	return -1
 }
 
 // proxied returns the text that a reverse proxy of package net/http/httputil sends, if its readings can be others: it decodes

@@ -51,6 +51,7 @@ func TestPath_readings(t *testing.T) {
 		{"", "/%61%2F/", []string{"/%61%2F/", "/%61%2F", "/a%2F/", "/a%2F", "/a//", "/a/", "/a"}},
 		{"", "/a b", []string{"/a b"}}, {"", "/a ", []string{"/a ", "/a"}}, {"", "/a%20", []string{"/a%20", "/a "}},
 		{"", "/a#b", []string{"/a#b", "/a"}}, {"", "/a?b", []string{"/a?b", "/a"}}, {"", "/a ?b ", []string{"/a ?b ", "/a ?b", "/a"}},
+		{"", "/a%3Fb%23c", []string{"/a%3Fb%23c", "/a?b#c", "/a"}}, {"", "/a%23/%3f", []string{"/a%23/%3f", "/a#/?", "/a"}},
 		{"", "/ab\\c\u00a0", []string{"/ab\\c\u00a0", "/ab/c"}},
 		{"", "/a\tb", nil}, {"", "/a\nb", nil}, {"", "/a\rb", nil}, {"", "/a\x7f", nil}, {"", "/" + strings.Repeat("a", 8<<10), nil},
 		{"", "/" + strings.Repeat("a", 8<<10-1), []string{"/" + strings.Repeat("a", 8<<10-1)}}, {"", "/a\u00a0", []string{"/a\u00a0", "/a"}},
@@ -388,12 +389,12 @@ func FuzzPath(f *testing.F) {
 		if !rules.Plain(prefix) || prefix == "/" {
 			prefix = ""
 		}
-		p, most, fields := rules.EncodedPath(sent), 12*9, "" // texts, and readings of each
+		p, most, fields := rules.EncodedPath(sent), 16*9, "" // texts, and readings of each
 		if decoded {
 			p = rules.DecodedPath(sent)
 		}
 		if settings {
-			most, fields = 16*18*4, everySetting
+			most, fields = 20*18*4, everySetting
 		}
 		readings := read(t, fields, p.Below([]string{prefix}))
 		if len(readings) > most {

@@ -15,9 +15,9 @@ import (
 
 // These constants bound the work of MostItems.
 const (
-	maxShapes = 2000   // paths that it compares
-	maxTries  = 10_000 // spellings that it reads
-	partners  = 4      // the paths with most items, which it combines with each other one
+	maxShapes = 2000 // paths that it compares
+	maxTries  = 4000 // spellings that it reads
+	partners  = 4    // the paths with most items, which it combines with each other one
 
 	maxHeaders = 256 // combinations of values of header fields for one path
 )
@@ -33,6 +33,7 @@ type written struct {
 // read as several paths: a path is also read before a #, and behind an authority such as //a%2Fb.
 func (r *Rules) MostItems() (most int, example string, bound int) {
 	tries := 0
+	bound = r.boundOfAny()
 	try := func(text string) {
 		tries++
 		paths, ok := r.spelling.readings(nil, EncodedPath(text))
@@ -47,7 +48,7 @@ func (r *Rules) MostItems() (most int, example string, bound int) {
 	for i, path := range paths {
 		try(path)
 		for _, other := range append(slices.Clone(paths[:min(i, partners)]), path) {
-			if tries > maxTries || r.bound(path)+r.bound(other) <= most {
+			if tries > maxTries || most == bound || r.bound(path)+r.bound(other) <= most {
 				break
 			}
 			for _, text := range []string{other, "//" + strings.ReplaceAll(path[1:], "/", "%2F") + "#" + other,
@@ -60,7 +61,7 @@ func (r *Rules) MostItems() (most int, example string, bound int) {
 			}
 		}
 	}
-	return most, example, r.boundOfAny()
+	return most, example, bound
 }
 
 // family identifies the items of a class with all values of parameters of the path.
