@@ -196,7 +196,7 @@ func (c *combiner) logFailures(ctx context.Context, a *ask) {
 		log.failure(ctx, c.Now, a.Degraded)
 	}
 	for i := range a.Lines {
-		if limit := a.Lines[i].Limit; a.Results[i].Machine != nil && !limit.Spread.HasCounter() && !a.Decided(i) {
+		if limit := a.Lines[i].Limit; a.Results[i].Machine != nil && limit.Spread.Sync == 0 && !a.Decided(i) {
 			log.supersededBy(ctx, c.Now, limit, a.Results[i].Machine)
 		}
 	}

@@ -63,7 +63,7 @@ func (a *ask) wave() wave {
 	}
 	for i := range a.Lines {
 		limit := a.Lines[i].Limit
-		if limit.Spread.HasCounter() {
+		if limit.Spread.Sync > 0 {
 			return ownWave
 		}
 		switch leak := algo.Leak(limit.Machine(), a.Charges[i].Cost); {

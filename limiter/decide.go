@@ -34,7 +34,7 @@ func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (d 
 var combiners = sync.Pool{New: func() any { return new(combiner) }}
 
 func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Charge, look bool, d *Decision) error {
-	if l.isPlain(charges) {
+	if !l.remote && l.isPlain(charges) {
 		ok, err := l.takePlain(ctx, now, &charges[0], look, d)
 		if ok || err != nil {
 			return err
@@ -83,7 +83,9 @@ func (l *Limiter) decide(ctx context.Context, c *combiner, now time.Time, charge
 	for !known && c.refused() && c.leaveOutMarks() {
 		c.take()
 	}
-	c.finish(ctx)
+	if len(c.asks) > 1 || c.notify {
+		c.finish(ctx)
+	}
 	c.answer(ctx, d)
 	return nil
 }

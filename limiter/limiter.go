@@ -63,7 +63,7 @@ func New(store Store, o Options) (*Limiter, error) {
 	if ok {
 		l.home = placeOf(o.Regions)
 	}
-	l.remote, l.evicted = true, l.table.Evicted
+	l.remote, l.evicted = true, l.table.Evicted.Take
 	if local, ok := store.(Local); ok {
 		l.remote, l.timeouts.Usual, l.evicted = false, 0, local.Evicted
 	} else {
@@ -90,7 +90,7 @@ func layersOf(limit *Limit) (set int) {
 	if limit.Spread.Shards > 0 {
 		set |= 1 << withShards
 	}
-	if limit.Spread.HasCounter() {
+	if limit.Spread.Sync > 0 {
 		set |= 1 << withCounters
 	}
 	return set

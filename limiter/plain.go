@@ -26,9 +26,9 @@ var plains = sync.Pool{New: func() any {
 	return p
 }}
 
-// isPlain reports whether a request with these charges can be a plain one.
+// isPlain reports whether a request with these charges on a store of this process can be a plain one.
 func (l *Limiter) isPlain(charges []Charge) bool {
-	if l.remote || len(charges) != 1 || charges[0].Limit == nil {
+	if len(charges) != 1 || charges[0].Limit == nil {
 		return false
 	}
 	limit := charges[0].Limit

@@ -3,7 +3,6 @@ package dynamostore
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +62,7 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 			break
 		}
 		if id, ok := strings.CutPrefix(name, string(fingerprintAttribute)); ok {
-			crowded = e.removeDead(item, id, now) || crowded
+			crowded = e.removeDead(item, id, charges, now) || crowded
 		}
 	}
 	if len(e.remove) > deadMost || crowded && item.bytes() > largeItem {
@@ -87,7 +86,7 @@ func (e *expression) outlive(item item, charges []limiter.Charge) {
 	needed := given
 	for name := range item {
 		id, ok := strings.CutPrefix(name, string(fingerprintAttribute))
-		if !ok || own(item, id, charges) {
+		if !ok || own(item, id, charges) != nil {
 			continue
 		}
 		if held, err := item.held(id, nil); err == nil && held.Machine != nil {
@@ -102,12 +101,15 @@ func (e *expression) outlive(item item, charges []limiter.Charge) {
 	}
 }
 
-// own reports whether one of the charges has the limit id, with the same parameters as in the item.
-func own(item item, id string, charges []limiter.Charge) bool {
+// own returns the limit of the charge that has the limit id, with the same parameters as in the item; nil if there is none.
+func own(item item, id string, charges []limiter.Charge) *limiter.Limit {
 	f, ok := item[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
-	return ok && slices.ContainsFunc(charges, func(c limiter.Charge) bool {
-		return c.Limit.ID.String() == id && c.Limit.Fingerprint() == f.Value
-	})
+	for _, c := range charges {
+		if ok && c.Limit.ID.String() == id && c.Limit.Fingerprint() == f.Value {
+			return c.Limit
+		}
+	}
+	return nil
 }
 
 // removeLimit adds the removal of all attributes of the limit id.
@@ -121,8 +123,8 @@ func (e *expression) removeLimit(item item, id string) {
 // still dead. Without this condition, the update could recreate a deleted item. It could also remove a
 // live count after a clamp or a conversion of the newest index. crowded reports whether the limit has
 // dead counts and more than countsMost counts in total.
-func (e *expression) removeDead(item item, id string, now algo.Instant) (crowded bool) {
-	held, err := item.held(id, nil)
+func (e *expression) removeDead(item item, id string, charges []limiter.Charge, now algo.Instant) (crowded bool) {
+	held, err := item.held(id, own(item, id, charges))
 	if err != nil || held.Machine == nil {
 		return false
 	}

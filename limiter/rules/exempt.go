@@ -24,9 +24,6 @@ type exemptions struct {
 // with a bad credential, only an exemption of its address applies. Otherwise, a client could guess
 // credentials at an exempt endpoint without a limit.
 func (e *exemptions) of(q *Request, paths []reading) *Exemption {
-	if len(e.list) == 0 {
-		return nil
-	}
 	first, c := len(e.list), &q.Caller
 	e.callers.known(c, func(i int) { first = min(first, i) })
 	if !c.Rejected {

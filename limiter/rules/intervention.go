@@ -235,11 +235,8 @@ func (r *Rules) With(v *Interventions) *Rules {
 // Interventions returns those of With.
 func (r *Rules) Interventions() *Interventions { return r.interventions }
 
-// blocked returns the block of the caller of a request that ends last; nil if there is none.
+// blocked returns the block of the caller of a request that ends last; nil if there is none. The rules have interventions.
 func (r *Rules) blocked(q *Request) (block *Intervention) {
-	if r.interventions == nil {
-		return nil
-	}
 	r.interventions.callers.known(&q.Caller, func(list []*Intervention) {
 		for _, one := range list {
 			if one.Limit == "" && !one.Ended(q.At) && (block == nil || block.End < one.End) {

@@ -139,6 +139,9 @@ func (s *spelling) readings(dst []reading, p Path) (readings []reading, ok bool)
 		return dst, false
 	}
 	if s.isPlain(p.text) {
+		if len(p.prefixes) == 0 {
+			return append(dst, reading{path: p.text}), true
+		}
 		for path := range below(p.text, p.prefixes, s.IgnoreCase) {
 			dst = appendNew(dst, reading{path: path})
 		}

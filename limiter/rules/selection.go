@@ -78,8 +78,10 @@ func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
 // choose is Select. It adds the readings of the path and the matched rules to e, unless e is nil.
 func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selection {
 	q.Method = strings.ToUpper(q.Method) // Flask and Django serve get like GET
-	if block := r.blocked(q); block != nil {
-		return Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Blocked: block, Refusal: r.refusal}
+	if r.interventions != nil {
+		if block := r.blocked(q); block != nil {
+			return Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Blocked: block, Refusal: r.refusal}
+		}
 	}
 	var one [1]reading
 	var buffer [16]int
@@ -94,9 +96,11 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 		q.Caller = caller.Caller{IP: q.Caller.IP, Rejected: true}
 		matched, paths = r.index.below, []reading{{}}
 	}
-	s := Selection{Charges: dst, Tier: r.TierOf(&q.Caller), Exemption: r.exempt.of(q, paths), Malformed: !ok,
-		Refusal: r.refusalOf(q, matched)}
-	if r.asksUsage(q, matched) && r.isUsage(paths) {
+	s := Selection{Charges: dst, Tier: r.TierOf(&q.Caller), Malformed: !ok, Refusal: r.refusalOf(q, matched)}
+	if len(r.exempt.list) > 0 {
+		s.Exemption = r.exempt.of(q, paths)
+	}
+	if r.usage && r.asksUsage(q, matched) && r.isUsage(paths) {
 		own := *q // the closure gets a copy, so that the request itself is not allocated on the heap
 		s.Usage = func() ([]Listed, bool) { return r.Own(own) }
 		last := len(matched) - 1 // the last rule is the usage endpoint; the request charges only its limit
@@ -127,7 +131,7 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 // request.
 func (r *Rules) asksUsage(q *Request, matched []int) bool {
 	get := q.Method == http.MethodGet || q.Method == http.MethodHead
-	return r.usage && get && !q.Caller.Rejected && slices.Contains(matched, len(r.rules)-1)
+	return get && !q.Caller.Rejected && slices.Contains(matched, len(r.rules)-1)
 }
 
 // isUsage reports whether all readings of a path are the usage endpoint.

@@ -51,8 +51,9 @@ func (r *Recorder) Sample(oneIn int) {
 	}
 }
 
+// sample writes a line for one in r.oneIn requests.
 func (r *Recorder) sample(o *Outcome) {
-	if r == nil || r.out == nil || r.oneIn <= 0 || rand.IntN(r.oneIn) > 0 {
+	if r.out == nil || rand.IntN(r.oneIn) > 0 {
 		return
 	}
 	kind, d := o.Class(), &o.Decision

@@ -61,7 +61,9 @@ func (r *Recorder) Record(o Outcome) {
 	// back.
 	at := o.Time.UnixNano() + int64(o.Duration)
 	r.count(at, func() { r.add(&o, at) })
-	r.sample(&o)
+	if r != nil && r.oneIn > 0 {
+		r.sample(&o)
+	}
 }
 
 func (r *Recorder) add(o *Outcome, at int64) {

@@ -164,7 +164,7 @@ func (k *contract) check(a *chain.Ask, before map[limiter.ID]int64, called bool)
 	case a.Verdict == chain.Unanswered, a.Verdict >= chain.Busy && a.Err == nil:
 		return fmt.Errorf("got the verdict %d and error %w, want an answer", a.Verdict, a.Err)
 	case a.Verdict == chain.Refused && a.Refuser() == nil && !slices.ContainsFunc(a.Lines, func(l chain.Line) bool {
-		return l.Limit.Spread.HasCounter() // its share can have changed since
+		return l.Limit.Spread.Sync > 0 // its share can have changed since
 	}):
 		return fmt.Errorf("got a refusal of %+v, want a state or a wait that refuses", a.Results)
 	case a.Verdict != chain.Admitted && !k.counting(a) && !maps.Equal(before, k.charged):
@@ -182,13 +182,13 @@ func (k *contract) check(a *chain.Ask, before map[limiter.ID]int64, called bool)
 
 // counting reports whether a has a limit with a counter, whose reports the recorder charges at any time.
 func (k *contract) counting(a *chain.Ask) bool {
-	return slices.ContainsFunc(a.Lines, func(l chain.Line) bool { return l.Limit.Spread.HasCounter() })
+	return slices.ContainsFunc(a.Lines, func(l chain.Line) bool { return l.Limit.Spread.Sync > 0 })
 }
 
 // count adds what a was admitted, and what a correction changed. Counters and the fallback exceed what was charged.
 func (k *contract) count(lines []chain.Line, costs func(i int) int64) {
 	for i, l := range lines {
-		if !l.Local && !l.Limit.Spread.HasCounter() {
+		if !l.Local && l.Limit.Spread.Sync == 0 {
 			k.admitted[l.Limit.ID] += costs(i)
 		}
 	}

@@ -35,7 +35,7 @@ func counts(a *chain.Ask) bool {
 	return false
 }
 
-func counted(l *chain.Line) bool { return l.Want > 0 && l.Limit.Spread.HasCounter() }
+func counted(l *chain.Line) bool { return l.Want > 0 && l.Limit.Spread.Sync > 0 }
 
 // Take implements chain.Layer.
 func (c *Counters) Take(a *chain.Ask) {

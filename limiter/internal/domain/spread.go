@@ -58,9 +58,6 @@ type Spread struct {
 	Sync time.Duration
 }
 
-// HasCounter reports whether a process counts by itself and synchronizes.
-func (s *Spread) HasCounter() bool { return s.Sync > 0 }
-
 // Bounds of a Spread.
 const (
 	MaxShards = 64

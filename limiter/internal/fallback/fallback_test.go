@@ -231,7 +231,7 @@ func TestCounts_evict(t *testing.T) {
 				holds(gone(i)), holds(gone(i+1)))
 		}
 	}
-	if n := f.Evicted(); n != flood || f.Holding.Load() != room {
+	if n := f.Evicted.Take(); n != flood || f.Holding.Load() != room {
 		t.Errorf("got %d evicted and %d held, want %d and %d", n, f.Holding.Load(), flood, room)
 	}
 	// Exactly one subject is light: it goes. Then all are heavy.
@@ -241,7 +241,7 @@ func TestCounts_evict(t *testing.T) {
 			_ = take(room+i, now, 5)
 		}
 	}
-	if err := take(-1, now, 5); err != nil || holds(flood+room/2) || f.Evicted() != 1 {
+	if err := take(-1, now, 5); err != nil || holds(flood+room/2) || f.Evicted.Take() != 1 {
 		t.Errorf("one subject below half: got error %v, want it evicted", err)
 	}
 	if err := take(-2, now.Add(time.Minute), 1); !errors.Is(err, domain.ErrFull) || f.Holding.Load() != room {
@@ -260,7 +260,7 @@ func TestCounts_evict_fullQuota(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := f.Evicted(); n != 0 || !f.HoldsSubject(domain.User("0")) {
+	if n := f.Evicted.Take(); n != 0 || !f.HoldsSubject(domain.User("0")) {
 		t.Errorf("got %d evicted, want only the subject at full quota to go", n)
 	}
 }

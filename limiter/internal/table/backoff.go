@@ -53,10 +53,10 @@ func (b *backOff) of(cost int64) *debt {
 	return &b.debts[1]
 }
 
-// left returns the remaining time of the back-off for a cost; 0 for the cost 0, and if b is nil. result is the cached state; the store
-// returned it at the instant seen.
+// left returns the remaining time of the back-off for a cost; 0 for the cost 0. result is the cached state; the store returned it at
+// the instant seen.
 func (b *backOff) left(now algo.Instant, result algo.Result, seen algo.Instant, cost int64, ttl time.Duration) time.Duration {
-	if b == nil || cost < b.cost {
+	if cost < b.cost {
 		return 0
 	}
 	left := b.of(cost).until.Sub(now)
@@ -94,9 +94,9 @@ func (b *backOff) refused(now algo.Instant, cost int64, ttl time.Duration, intN 
 	}
 }
 
-// admitted records that the store admitted the cost at the instant now. b can be nil.
+// admitted records that the store admitted the cost at the instant now.
 func (b *backOff) admitted(now algo.Instant, cost int64, ttl time.Duration) {
-	if b == nil || cost < b.cost {
+	if cost < b.cost {
 		return
 	}
 	d := b.of(cost)

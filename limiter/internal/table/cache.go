@@ -37,7 +37,7 @@ func (d *Cache) Lookup(now algo.Instant, charges []domain.Charge, results []algo
 		}
 		r, own := c.Limit.View(e.Result), e.backOffOf(c.Limit)
 		results[i] = r
-		if !c.Force {
+		if own != nil && !c.Force {
 			*left = own.left(now, r, e.at, want, d.TTL)
 		}
 		if !d.stale(now, e, *left) && (*left > 0 || !c.Force && r.RetryAfter(now, want) > 0) {
@@ -233,7 +233,9 @@ func (d *Cache) next(now algo.Instant, before *Seen, c domain.Charge, cost int64
 	switch {
 	case c.Force || c.Cost == 0 || d.TTL <= 0 || c.Limit.Concurrent():
 	case taken:
-		s.backOffOf(c.Limit).admitted(now, c.Cost, d.TTL)
+		if own := s.backOffOf(c.Limit); own != nil {
+			own.admitted(now, c.Cost, d.TTL)
+		}
 	case !expected && r.RetryAfter(now, c.Cost) > 0:
 		s.refused(c.Limit, now, c.Cost, d)
 	}

@@ -30,7 +30,7 @@ type Table struct {
 	loose, fixed int       // weight of the entries in order, and of the others
 	swept        algo.Instant
 	unused       evict.Queue[domain.Subject]
-	evicted      evict.Count
+	Evicted      evict.Count // subjects that lost counts of an outage
 }
 
 // Entry is what this process keeps of one subject.
@@ -225,16 +225,13 @@ func (t *Table) Evict(now algo.Instant, most int) bool {
 		}
 		e := t.entries[oldest]
 		if !e.full(now) {
-			t.evicted.Add()
+			t.Evicted.Add()
 		}
 		e.Held = nil
 		t.Changed(e)
 	}
 	return true
 }
-
-// Evicted returns how many subjects lost counts of an outage since its last call.
-func (t *Table) Evicted() int64 { return t.evicted.Take() }
 
 // expire removes idle trackers. It removes the counts of an outage if all of them have expired.
 func (e *Entry) expire(now algo.Instant) {
