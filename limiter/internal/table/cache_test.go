@@ -99,8 +99,9 @@ func TestSeen_tiers(t *testing.T) {
 		seen[0].refused(free, now, 1, &Cache{TTL: time.Second, IntN: func(int) int { return 0 }})
 	}
 	for i, limit := range []*domain.Limit{paid, free} {
-		if left := find(seen, limit).backOffOf(limit).left(now, limit.View(full), now, 1, time.Second); (left > 0) != (i == 1) {
-			t.Errorf("threshold of %d: got a back-off of %s, want one only for the refused tier", limit.MaxCost(), left)
+		own := find(seen, limit).backOffOf(limit)
+		if backsOff := own != nil && own.left(now, limit.View(full), now, 1, time.Second) > 0; backsOff != (i == 1) {
+			t.Errorf("threshold of %d: got a back-off: %t, want one only for the refused tier", limit.MaxCost(), backsOff)
 		}
 	}
 }

@@ -14,6 +14,9 @@ type verdict struct {
 	// on the admitted requests alone; over is how many of those it refuses. overMost is the largest
 	// such number in one window of one caller.
 	over, overMost int64
+	// refusing is the number of windows of a caller in which the limiter refused a request, and missingMost the largest number of
+	// requests that it refused wrongly in one of them.
+	refusing, missingMost int64
 }
 
 // judge compares decisions with the algorithm of the limit. Its memory grows with the number of callers, not with the
@@ -30,6 +33,7 @@ type judge struct {
 type replay struct {
 	all, admitted        algo.State
 	index, missing, over int64
+	refused              bool
 }
 
 func newJudge(s *Scenario, from algo.Instant) *judge {
@@ -57,6 +61,7 @@ func (j *judge) add(r *request) {
 		c.missing++
 	}
 	if !r.admitted {
+		c.refused = c.refused || r.at >= j.from
 		return
 	}
 	c.admitted, passes = j.machine.Take(c.admitted, r.at, 1)
@@ -74,7 +79,11 @@ func (j *judge) end(c *replay) {
 	v.wronglyRefused += max(0, c.missing)
 	v.over += c.over
 	v.overMost = max(v.overMost, c.over)
-	c.missing, c.over = 0, 0
+	if c.refused {
+		v.refusing++
+	}
+	v.missingMost = max(v.missingMost, c.missing)
+	c.missing, c.over, c.refused = 0, 0, false
 }
 
 func (j *judge) close() verdict {

@@ -262,7 +262,7 @@ func TestJudge(t *testing.T) {
 		at(2, 101, true), at(2, 102, true), at(2, 103, true), // one request too many
 		{caller: 3, at: 101, away: true},
 	})
-	if want := (verdict{due: 10, wronglyRefused: 1, over: 4, overMost: 2}); v != want {
+	if want := (verdict{due: 10, wronglyRefused: 1, over: 4, overMost: 2, refusing: 2, missingMost: 1}); v != want {
 		t.Errorf("verdict: got %+v, want %+v", v, want)
 	}
 }
