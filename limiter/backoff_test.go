@@ -79,6 +79,33 @@ func TestLimiter_Take_backOff_cost(t *testing.T) {
 	}
 }
 
+// The back-off of a refused tier does not refuse another one, although the known state refuses both.
+func TestLimiter_Take_backOff_tiers(t *testing.T) {
+	r := newRemote()
+	first := storetest.Must(limiter.New(r, limiter.Options{}))
+	second := storetest.Must(limiter.New(r, limiter.Options{IntN: func(n int) int { return n - 1 }})) // the longest back-off
+	var tiers [2]limiter.Charge
+	for i := range tiers {
+		tiers[i] = limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{
+			Algorithm: algo.TokenBucket, Requests: 10, Burst: int64(i + 1), Of: 2, Window: time.Second}})}
+	}
+	free, paid, now := tiers[0], tiers[1], noon
+	for range 3 { // another environment takes the whole limit
+		takeAt(t, first, now, paid)
+		takeAt(t, first, now, paid)
+		if d := takeAt(t, second, now, free); d.Allowed || d.StoreCalls != 1 {
+			t.Fatalf("free: got %+v, want a refusal of the store", d)
+		}
+		now = now.Add(200 * time.Millisecond)
+	}
+	if d := takeAt(t, second, now, free); d.Allowed || !d.FromCache || d.RetryAfter != 400*time.Millisecond {
+		t.Errorf("free: got %+v, want a back-off", d)
+	}
+	if d := takeAt(t, second, now, paid); !d.Allowed {
+		t.Errorf("paid: got %+v, want it allowed", d)
+	}
+}
+
 // During the back-off of a shadow limit, the process makes no store call, and Shadowed is not set.
 func TestLimiter_Take_backOff_shadow(t *testing.T) {
 	r := newRemote()

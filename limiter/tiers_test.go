@@ -90,6 +90,9 @@ func TestGroup_tiers(t *testing.T) {
 			if d.Allowed {
 				admitted[i%2]++
 			}
+			if part := []int64{5, 12}[i%2]; d.Capacity != part || d.Remaining >= part {
+				t.Errorf("request %d: got %+v, want the fields of a limit of %d", i, d, part)
+			}
 		}
 		if admitted != [2]int{3, 9} {
 			t.Errorf("got %d admitted of free and paid, want 3 and 9: the sixth request finds 5 used", admitted)
@@ -100,24 +103,55 @@ func TestGroup_tiers(t *testing.T) {
 	})
 }
 
-// Another process uses the room that a group knew. The call for a request of each tier then admits nobody above its own
-// threshold, and the group finds who still fits.
+// inParts returns charges of cost 1 on 60 % and 100 % of a limit.
+func inParts(t *testing.T, version, of int64) (charges [2]limiter.Charge) {
+	t.Helper()
+	for i, percent := range []int64{60, 100} {
+		charges[i] = limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "quota", Version: version, Rate: algo.Rate{
+			Algorithm: algo.FixedWindow, Requests: of * percent / 100, Of: of, Percent: percent, Window: time.Hour}})}
+	}
+	return charges
+}
+
+// Another process uses the room that a group knew, maybe by newer rules. The call for a request of each tier then admits nobody
+// above its own threshold, and the group finds who still fits.
 func TestGroup_tiersRaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	older, newer, numbers := inParts(t, 1, 20), inParts(t, 2, 10), inTiers(t, 5, 12)
+	for _, c := range []struct {
+		tiers [2]limiter.Charge
+		order []int
+		other limiter.Charge
+		used  int64
+	}{{numbers, []int{1, 1, 0}, numbers[1], 8}, {numbers, []int{1, 0, 1}, numbers[1], 8}, {older, []int{1, 0, 1}, newer[1], 7}} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newPaced()
+			l := over(store, 0)
+			c.other.Cost = c.used
+			store.answer = func(call int, _ context.Context) error {
+				if call == 2 {
+					takeAt(t, over(store.remote, 0), noon, c.other)
+				}
+				return nil
+			}
+			for i, d := range oneByOne(3, func(i int) limiter.Decision { return takeAt(t, l, noon, c.tiers[c.order[i]]) }) {
+				if want := c.order[i] == 1; d.Allowed != want {
+					t.Errorf("%v: request %d: got %+v, want allowed %t: %d are used", c.order, i, d, want, c.used+1)
+				}
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // newer rules that the group knows cost no further call
 		store := newPaced()
-		l, c := over(store, 0), inTiers(t, 5, 12)
-		other := c[1]
-		other.Cost = 8
-		store.answer = func(call int, _ context.Context) error {
-			if call == 2 {
-				takeAt(t, over(store.remote, 0), noon, other)
+		l, other := over(store, 0), newer[1]
+		other.Cost = 4
+		takeAt(t, over(store.remote, 0), noon, other)
+		for i, d := range oneByOne(3, func(i int) limiter.Decision { return takeAt(t, l, noon, older[[]int{1, 0, 1}[i]]) }) {
+			if !d.Allowed {
+				t.Errorf("newer rules: request %d: got %+v, want it allowed", i, d)
 			}
-			return nil
 		}
-		for i, d := range oneByOne(3, func(i int) limiter.Decision { return takeAt(t, l, noon, c[[]int{1, 1, 0}[i]]) }) {
-			if want := i < 2; d.Allowed != want {
-				t.Errorf("request %d: got %+v, want allowed %t: 9 are used", i, d, want)
-			}
+		if len(store.costs) != 2 {
+			t.Errorf("newer rules: got calls with the costs %v, want 1 and 2", store.costs)
 		}
 	})
 }

@@ -222,16 +222,21 @@ func (r *reading) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// The instant of a decision is that after the body: a client that holds bodies back for a minute does not save its quota up.
+// The instant of a decision is that after the body: a client that holds bodies back for a minute does not save its quota up. The body
+// of a client with a bad credential is not read.
 func TestGate_late(t *testing.T) {
 	const tools = `{"rules":[{"endpoint":"/priced","headers":{"mcp-name":"dear"},"limits":{"*":{"requests":1,"window":"1m"}}}]}`
-	for _, document := range []string{priced, tools} {
+	for i, document := range []string{priced, tools, priced, tools} {
 		parsed, body, decided := storetest.Must(rules.Parse([]byte(document), rules.Options{Version: 1})), &reading{}, time.Time{}
+		want, bad := noon.Add(time.Minute), error(nil)
+		if i > 1 {
+			want, bad = noon, caller.ErrInvalidCredential
+		}
 		gate := httplimit.New(httplimit.Options{
 			Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
 			Select:  func(_ context.Context, _ time.Time, q rules.Request) rules.Selection { return parsed.Select(nil, q) },
 			Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
-				return caller.Caller{}, nil
+				return caller.Caller{}, bad
 			},
 			Observe: func(_ context.Context, o telemetry.Outcome) { decided = o.Time },
 			Clock: func() time.Time {
@@ -243,8 +248,8 @@ func TestGate_late(t *testing.T) {
 		})
 		sent := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/priced", body)
 		gate.Wrap(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), sent)
-		if !body.read || !decided.Equal(noon.Add(time.Minute)) {
-			t.Errorf("%s: got a decision of %s, body read %t, want one after the body", document, decided, body.read)
+		if body.read != (bad == nil) || !decided.Equal(want) {
+			t.Errorf("%s, error %v: got a decision of %s, body read %t, want one of %s", document, bad, decided, body.read, want)
 		}
 	}
 }

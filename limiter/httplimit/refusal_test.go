@@ -153,6 +153,7 @@ func TestGate_calls(t *testing.T) {
 		{"POST PUT", call, []string{"Mcp-Name", "cheap"}, free, "/tried"},
 		{"POST PUT", call, append(tool, "Mcp-Name", "dear"), free, "/tried"},
 		{"POST", strings.Repeat(" ", 1<<20) + call, nil, free, "/tried"},
+		{"POST", strings.Repeat(" ", 1<<20) + call, nil, "unreadable_call", ""},
 	} {
 		for method := range strings.SplitSeq(c.methods, " ") {
 			gate := storetest.Must(httplimit.FromDocument([]byte(document)))
@@ -164,6 +165,7 @@ func TestGate_calls(t *testing.T) {
 			got := ""
 			for i := range 3 {
 				r := httptest.NewRequestWithContext(t.Context(), method, cmp.Or(c.path, "/mcp"), strings.NewReader(c.body))
+				r.ContentLength = -1 // chunked
 				r.Header.Set("Content-Type", "application/json")
 				for i := 0; i < len(c.fields); i += 2 {
 					r.Header.Add(c.fields[i], c.fields[i+1])

@@ -47,7 +47,7 @@ func ReadCall(h http.Header, body []byte) (c Call, err error) {
 	switch c.Method {
 	case "tools/call", "prompts/get":
 		c.Name = message.Params.Name
-	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+	case "resources/read":
 		c.Name = message.Params.URI
 	case "tasks/get", "tasks/update", "tasks/cancel":
 		c.Name = message.Params.TaskID
