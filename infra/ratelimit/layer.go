@@ -32,7 +32,7 @@ func (l *Limits) AddLayer(f awslambda.Function) {
 	setVariables(f, variables)
 	f.AddLayers(l.Layer())
 	// Without a log group of this app, LogGroup would create a custom resource.
-	if resolvedObject(f, f.Node().DefaultChild().(awslambda.CfnFunction).LoggingConfig())["logGroup"] != nil {
+	if property(f, "loggingConfig")["logGroup"] != nil {
 		l.watch(f.LogGroup().LogGroupName())
 		l.forwardLines(f, "", f.LogGroup())
 	}
@@ -53,8 +53,7 @@ func (l *Limits) checkLayered(f awslambda.Function) error {
 	if want := l.props.Architecture; architecture != want {
 		return fmt.Errorf("got the architecture %s, want %s, that of the layer; change it, or LimitsProps.Architecture", architecture, want)
 	}
-	if applied := resolvedObject(f, f.Node().DefaultChild().(awslambda.CfnFunction).SnapStart())["applyOn"]; applied != nil &&
-		applied != "None" {
+	if applied := property(f, "snapStart")["applyOn"]; applied != nil && applied != "None" {
 		return fmt.Errorf("got SnapStart on %v, want none, because the extension reads its credentials when it starts; remove SnapStart", applied)
 	}
 	switch wrapper := wrapperOf(f); wrapper {
@@ -74,20 +73,21 @@ func wrapperError(wrapper string) error {
 
 // wrapperOf returns the function's wrapper script (AWS_LAMBDA_EXEC_WRAPPER), or "".
 func wrapperOf(f awslambda.Function) string {
-	function := f.Node().DefaultChild().(awslambda.CfnFunction)
-	variables, _ := resolvedObject(f, function.Environment())["variables"].(map[string]any)
+	variables, _ := property(f, "environment")["variables"].(map[string]any)
 	if variables[contract.VariableWrapper] == nil {
 		return ""
 	}
 	return fmt.Sprint(variables[contract.VariableWrapper])
 }
 
-// resolvedObject returns a property of f as it is in the template.
-func resolvedObject(f awslambda.Function, property any) map[string]any {
-	if property == nil {
+// property returns a property of f as it is in the template. The CDK computes some of them late, and with jsii 1.142 their own
+// methods, such as Environment, return empty objects.
+func property(f awslambda.Function, name string) map[string]any {
+	all := *f.Node().DefaultChild().(awslambda.CfnFunction).CfnProperties()
+	if all[name] == nil {
 		return nil
 	}
-	made, _ := awscdk.Stack_Of(f).Resolve(property).(map[string]any)
+	made, _ := awscdk.Stack_Of(f).Resolve(all[name]).(map[string]any)
 	return made
 }
 

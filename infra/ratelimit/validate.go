@@ -124,7 +124,7 @@ func (v *validation) functionURL(c awslambda.CfnUrl) {
 
 // targets reports a load balancer in front of a function whose host must verify callers.
 func (v *validation) targets(c awselasticloadbalancingv2.CfnTargetGroup) {
-	if c.Targets() != nil && v.invokes(resolved(c, c.Targets())) {
+	if to := (*c.CfnProperties())["targets"]; to != nil && v.invokes(resolved(c, to)) { // as in property
 		v.open(c)
 	}
 }
@@ -214,8 +214,7 @@ func (v *validation) mapping(c constructs.IConstruct, api, path *string) {
 // logLevel reports a function whose log level drops metrics:
 // https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-log-level.html
 func (v *validation) logLevel(f awslambda.Function) {
-	config := resolvedObject(f, f.Node().DefaultChild().(awslambda.CfnFunction).LoggingConfig())
-	if level := fmt.Sprint(config["applicationLogLevel"]); contract.DropsMetrics(level) {
+	if level := fmt.Sprint(property(f, "loggingConfig")["applicationLogLevel"]); contract.DropsMetrics(level) {
 		v.problem("%s: LoggingConfig.ApplicationLogLevel: got %s, want INFO, because Lambda drops all metrics of Weir at this level; filter the "+
 			"function's own lines in its code", *f.Node().Path(), level)
 	}
