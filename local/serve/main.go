@@ -17,7 +17,8 @@ import (
 //	func main() { serve.Main(serve.Options{API: api.New, Console: console.New, Rules: "rules.json"}) }
 //
 // where api.New returns a lambdahttp.Mux with the routes. Main sets the fields of o that are required and empty. Its files are
-// in .weir of the working directory. DYNAMODB_ENDPOINT names a server for -store dynamodb.
+// in .weir of the working directory. The module has the command weir as a tool (go get -tool). DYNAMODB_ENDPOINT names a server
+// for -store dynamodb.
 func Main(o Options) {
 	if o.Port == 0 {
 		o.Port = DefaultPort
@@ -26,7 +27,7 @@ func Main(o Options) {
 	flag.StringVar(&o.Rules, "rules", o.Rules, "the rules document")
 	flag.IntVar(&o.Port, "port", o.Port, "the port of the first API")
 	flag.Parse()
-	o.Command, o.Out, o.Log, o.Clock = "go run github.com/weir-limits/weir/local/weir", os.Stdout, os.Stderr, time.Now
+	o.Command, o.Out, o.Log, o.Clock = "go tool weir", os.Stdout, os.Stderr, time.Now
 	o.Logger = slog.New(slog.NewTextHandler(o.Log, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
