@@ -36,6 +36,7 @@ func TestEnvironment_Host(t *testing.T) {
 		file, authorizer, identity, want string
 	}{
 		"REST, Cognito":           {rest, cognito, "", "user:alice gold 3"},
+		"REST, Cognito, a comma":  {rest, `{"claims":{"sub":"alice","group":"a,b"}}`, "", "user:alice free 2"},
 		"REST, JWT":               {rest, jwt, "", "user:alice gold 3"},
 		"REST, own, by name":      {rest, `{"principalId":"p","sub":"bob","cognito:groups":"gold","group":"a,b"}`, "", "user:bob gold 2"},
 		"REST, own, without user": {rest, `{"principalId":"p","group":"a"}`, "", "401"},
