@@ -1,6 +1,6 @@
 package httplimit
 
-// Reading returns the number of bodies that g is reading.
+// Reading returns the number of bytes of bodies that g is reading.
 func (g *Gate) Reading() int {
 	g.readers.mu.Lock()
 	defer g.readers.mu.Unlock()

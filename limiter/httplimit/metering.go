@@ -19,37 +19,65 @@ import (
 
 // These constants bound the bodies that a Gate reads before its decision.
 const (
-	maxBody     = 1 << 20 // bytes of a body
-	maxReading  = 256     // bodies at the same time
-	maxOfClient = 32      // of these, bodies from one address
+	maxBody     = 1 << 20  // bytes of a body
+	freeBody    = 8 << 10  // of these, bytes that each request may have; the others share the following
+	maxReading  = 64 << 20 // bytes of all bodies that are being read
+	maxOfClient = 8 << 20  // bytes of those from one address
 	// bodyTimeout is the longest wait for one of these bodies, unless the server has a ReadTimeout.
 	bodyTimeout = 30 * time.Second
 )
 
-// readers counts the bodies that are being read, so that clients whose bodies arrive slowly hold bounded memory, and the
-// clients of one address leave room for others. Callers without a valid address share no bound but that of all.
+// readers counts the bytes of bodies that are being read, so that clients whose bodies arrive slowly hold bounded memory, and the
+// clients of one address leave room for others. Callers without a valid address share no bound but that of all. The zero value has
+// no bytes.
 type readers struct {
 	mu  sync.Mutex
 	all int
 	of  map[netip.Prefix]int
 }
 
-// add adds n, 1 or -1, to the bodies from an address. It returns false if they are too many then.
+// add adds n bytes, which can be negative, of an address. It returns false if there are too many then.
 func (r *readers) add(from netip.Prefix, n int) (room bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n > 0 && (r.all >= maxReading || from.IsValid() && r.of[from] >= maxOfClient) {
-		return false
-	}
 	if r.of == nil {
 		r.of = map[netip.Prefix]int{}
 	}
 	r.all += n
 	r.of[from] += n
+	room = r.all <= maxReading && (!from.IsValid() || r.of[from] <= maxOfClient)
 	if r.of[from] == 0 {
 		delete(r.of, from)
 	}
-	return true
+	return room
+}
+
+// errCrowded ends the reading of a body beside too many others.
+var errCrowded = errors.New("too many bodies")
+
+// counting is a body from an address whose bytes readers count, except the first freeBody.
+type counting struct {
+	io.Reader
+	readers *readers
+	from    netip.Prefix
+	n       int // counted bytes, less freeBody
+}
+
+// Read implements io.Reader.
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += n
+	if more := min(n, c.n); more > 0 && !c.readers.add(c.from, more) {
+		err = errCrowded
+	}
+	return n, err
+}
+
+// end uncounts the bytes.
+func (c *counting) end() {
+	if c.n > 0 {
+		c.readers.add(c.from, -c.n)
+	}
 }
 
 // metering reads the costs of a request from its body and from the body of its answer.
@@ -64,10 +92,11 @@ type metering struct {
 // body can be read in several ways, or is errIncomplete.
 func (g *Gate) newMetering(r *Request, of []rules.Metered, o *telemetry.Outcome, known bool) (m *metering, unusable error) {
 	m = &metering{of: of}
-	sources, answered := make([]*meter.Source, len(of)), false
-	for i := range of {
-		sources[i] = of[i].Source
-		answered = answered || len(sources[i].Fields) > 0
+	sources, answered, enforced := make([]*meter.Source, len(of)), false, false
+	for i, one := range of {
+		sources[i] = one.Source
+		answered = answered || len(one.Source.Fields) > 0
+		enforced = enforced || !one.Limit.Shadow && !one.Limit.Mark && meter.ReadsRequest(one.Source)
 	}
 	if answered {
 		m.answer = meter.NewAnswer(sources...)
@@ -78,6 +107,9 @@ func (g *Gate) newMetering(r *Request, of []rules.Metered, o *telemetry.Outcome,
 		if whole {
 			m.request, unusable = meter.ReadRequest(r.Header, body, sources...)
 		}
+	}
+	if !enforced { // the limits refuse nothing
+		unusable = nil
 	}
 	for i := range o.Charges {
 		c, reserve := &o.Charges[i], int64(0)
@@ -96,29 +128,30 @@ func (g *Gate) newMetering(r *Request, of []rules.Metered, o *telemetry.Outcome,
 // errIncomplete reports that the body of a request could not be read.
 var errIncomplete = errors.New("incomplete body")
 
-// readBody reads the body of r.origin, which is from an address. whole is false if the body is longer than maxBody, or if too many
-// bodies are being read, or with an error, which is errIncomplete.
+// readBody reads the body of r.origin, which is from an address. whole is false if the body is longer than maxBody, or arrives beside too
+// many others, or with an error, which is errIncomplete.
 func (g *Gate) readBody(r *Request, from netip.Prefix) (body []byte, whole bool, err error) {
 	if r.origin.Body == nil || r.origin.Body == http.NoBody {
 		return nil, true, nil
 	}
-	if r.origin.ContentLength > maxBody || !g.readers.add(from, 1) {
+	if r.origin.ContentLength > maxBody {
 		return nil, false, nil
 	}
-	defer g.readers.add(from, -1)
+	counted := &counting{Reader: io.LimitReader(r.origin.Body, maxBody+1), readers: &g.readers, from: from, n: -freeBody}
+	defer counted.end()
 	if server, ok := r.origin.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout == 0 {
 		control := http.NewResponseController(r.answer)
 		_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	}
-	body, err = io.ReadAll(io.LimitReader(r.origin.Body, maxBody+1))
+	body, err = io.ReadAll(counted)
 	unread := *r.origin
 	unread.Body = struct {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(body), r.origin.Body), r.origin.Body}
 	r.origin = &unread
-	if _, long := errors.AsType[*http.MaxBytesError](err); err != nil && !long {
+	if _, long := errors.AsType[*http.MaxBytesError](err); err != nil && !long && !errors.Is(err, errCrowded) {
 		return nil, false, errIncomplete
 	}
 	return body, err == nil && len(body) <= maxBody, nil

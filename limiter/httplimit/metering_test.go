@@ -35,7 +35,9 @@ const priced = `{"rules":[
 		{"name":"tokens","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":{"json":"max_tokens","default":40,"most":50},
 			"from":{"by":"json:model","prices":{"small":{"in":1,"out":2},"*":{"in":3,"out":4}}}}}},
 	{"endpoint":"/fixed","limits":{"*":
-		{"name":"tokens","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100,"from":{"json":{"in":1,"out":1}}}}}]}`
+		{"name":"tokens","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100,"from":{"json":{"in":1,"out":1}}}}},
+	{"endpoint":"/tried","mode":"shadow","limits":{"*":
+		{"requests":9,"window":"1m","count":"cost","reserve":{"json":"max_tokens","default":1,"most":9}}}}]}`
 
 // A request reserves what its body says, and is settled at the cost in its answer. Neither body changes.
 func TestGate_metering(t *testing.T) {
@@ -150,18 +152,20 @@ func TestGate_metering_left(t *testing.T) {
 }
 
 // A body that ends early, or does not arrive within 30 seconds or the ReadTimeout of the server, costs nothing, and the API does not get
-// its request. A limit of another middleware is left to the API.
+// its request, unless the rule is in shadow. A limit of another middleware is left to the API.
 func TestGate_metering_incomplete(t *testing.T) {
 	for _, c := range []struct {
+		path        string
 		err         error
 		readTimeout time.Duration
 		status      int
 		used        int64
 		waits       []time.Duration // 0 ends a deadline
 	}{
-		{io.ErrUnexpectedEOF, 0, http.StatusBadRequest, 0, []time.Duration{30 * time.Second, 0, time.Second}},
-		{os.ErrDeadlineExceeded, time.Minute, http.StatusBadRequest, 0, []time.Duration{time.Second}},
-		{&http.MaxBytesError{Limit: 1}, 0, http.StatusOK, 50 * 4, []time.Duration{30 * time.Second, 0}},
+		{"/priced", io.ErrUnexpectedEOF, 0, http.StatusBadRequest, 0, []time.Duration{30 * time.Second, 0, time.Second}},
+		{"/priced", os.ErrDeadlineExceeded, time.Minute, http.StatusBadRequest, 0, []time.Duration{time.Second}},
+		{"/tried", io.ErrUnexpectedEOF, 0, http.StatusOK, 0, []time.Duration{30 * time.Second, 0}},
+		{"/priced", &http.MaxBytesError{Limit: 1}, 0, http.StatusOK, 50 * 4, []time.Duration{30 * time.Second, 0}},
 	} {
 		s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
 		s.rules = storetest.Must(rules.Parse([]byte(priced), rules.Options{}))
@@ -171,7 +175,7 @@ func TestGate_metering_incomplete(t *testing.T) {
 			if _, err := io.ReadAll(r.Body); !errors.Is(err, c.err) {
 				t.Errorf("%v: the API read %v", c.err, err)
 			}
-		})).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/priced", io.MultiReader(strings.NewReader("{"),
+		})).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, c.path, io.MultiReader(strings.NewReader("{"),
 			iotest.ErrReader(c.err))))
 		if got := s.used("/priced", caller.Caller{IP: address})["tokens"]; w.Code != c.status || got != c.used {
 			t.Errorf("%v: got %d %s and %d used, want %d and %d", c.err, w.Code, w.Body, got, c.status, c.used)
@@ -254,48 +258,52 @@ func TestGate_late(t *testing.T) {
 	}
 }
 
-// Clients whose bodies do not arrive hold the memory of at most 32 bodies of an address, and of 256 in all. Others then reserve the
+// Bodies that do not end hold at most 8 MB of an address, and 64 MB in all, beside the first 8 KB of each. Others then reserve the
 // most. Callers without an address are not one client.
 func TestGate_metering_bound(t *testing.T) {
 	gate := storetest.Must(httplimit.FromDocument([]byte(priced)))
 	h := gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	send := func(from string, body io.Reader) {
+	send := func(from string, body io.Reader) string {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/priced", body)
 		r.RemoteAddr = from
-		h.ServeHTTP(httptest.NewRecorder(), r)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Header().Get("X-RateLimit-Remaining")
 	}
 	in, out := io.Pipe()
 	var waiting sync.WaitGroup
-	hold := func(from string, upTo int) {
-		for range 32 {
-			waiting.Go(func() { send(from, io.MultiReader(strings.NewReader(" "), in)) })
+	blank := strings.Repeat(" ", 1<<20-1)
+	hold := func(from string, total int) { // holds 8 further bodies
+		for range 8 {
+			waiting.Go(func() { send(from, io.MultiReader(strings.NewReader(blank), in)) })
 		}
-		for gate.Reading() < upTo {
+		for gate.Reading() < total*(len(blank)-8<<10) {
 			runtime.Gosched()
 		}
 	}
-	reads := func(from string) bool {
-		body := &reading{}
-		send(from, body)
-		return body.read
+	want := func(name, from string, kilobytes int, left string) {
+		t.Helper()
+		const begin = `{"max_tokens":1}`
+		if got := send(from, strings.NewReader(begin+blank[:kilobytes<<10-len(begin)])); got != left {
+			t.Errorf("%s: got %s left, want %s", name, got, left)
+		}
 	}
-	hold("[2001:db8::1]:1", 32)
-	if reads("[2001:db8::2]:1") || !reads("192.0.2.1:1") {
-		t.Error("got a body read beside 32 of its address, or none of another address, want the other one read")
-	}
-	hold("@", 64) // of a socket without addresses
-	if !reads("@") {
-		t.Error("got no body read of a caller without an address beside 32 others, want it read")
-	}
+	const read, unread = "996", "800"
+	hold("[2001:db8::1]:1", 8)
+	want("beside others of its network", "[2001:db8::2]:1", 100, unread)
+	want("a short body beside others", "[2001:db8::2]:1", 8, "796")
+	want("of another address", "192.0.2.200:1", 100, read)
+	hold("@", 16) // of a socket without addresses
+	want("without an address", "@", 100, read)
 	for i := range 6 {
-		hold(fmt.Sprintf("192.0.2.%d:1", i), 96+32*i)
+		hold(fmt.Sprintf("192.0.2.%d:1", i), 24+8*i)
 	}
-	if reads("192.0.2.200:1") {
-		t.Error("got a body read beside 256 others, want it unread")
-	}
+	want("beside all others", "192.0.2.201:1", 600, unread)
+	want("a short body beside all others", "192.0.2.202:1", 8, read)
 	_ = out.Close()
 	waiting.Wait()
-	if !reads("[2001:db8::1]:1") || gate.Reading() != 0 || gate.Readers() != 0 {
-		t.Errorf("got %d bodies of %d addresses after the end, want none, and room for others", gate.Reading(), gate.Readers())
+	want("after the end", "192.0.2.203:1", 600, read)
+	if gate.Reading() != 0 || gate.Readers() != 0 {
+		t.Errorf("got %d bytes of %d addresses after the end, want none", gate.Reading(), gate.Readers())
 	}
 }
