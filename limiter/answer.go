@@ -72,7 +72,7 @@ func (d *Decision) count(a *ask) {
 func (c *combiner) reportOver(d *Decision) {
 	var over Decision
 	for i := range c.asks {
-		if a := &c.asks[i]; a.over && !a.Shadow {
+		if a := &c.asks[i]; a.over {
 			for j := range a.Lines {
 				over.report(a, j, a.Results[j], a.Lines[j].LeaseLeft)
 			}

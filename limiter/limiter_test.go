@@ -139,6 +139,11 @@ func TestLimiter_Take_strictest(t *testing.T) {
 	if !d.Allowed || d.Limit != narrow || d.Remaining != 1 {
 		t.Errorf("allowed: got %q with %d remaining, want narrow with 1", d.Limit.Name, d.Remaining)
 	}
+	d = take(t, l, limiter.Charge{Subject: limiter.User("carol"), Limit: wide, Cost: 6},
+		limiter.Charge{Subject: limiter.User("carol"), Limit: narrow, Cost: 3})
+	if !d.Allowed || d.Limit != narrow || d.Remaining != 2 {
+		t.Errorf("no further request on both: got %q with %d remaining, want narrow with 2", d.Limit.Name, d.Remaining)
+	}
 	// The limits narrow, slow and global refuse the next request. A Local store charges one subject after
 	// the other: the subject user refuses first, so the subject other is not charged.
 	d = take(t, l, charges(2)...)
