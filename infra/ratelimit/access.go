@@ -129,13 +129,9 @@ func (l *Limits) record(actions []string, keys ...string) *awsiam.PolicyStatemen
 func permit(f awslambda.Function, statement *awsiam.PolicyStatementProps) {
 	f.AddToRolePolicy(awsiam.NewPolicyStatement(statement))
 	// An imported role that the app cannot change would silently drop the statement.
+	isPolicy := func(c constructs.IConstruct) bool { _, ok := c.(awsiam.Policy); return ok }
 	if !slices.ContainsFunc(*f.Role().Node().FindAll(""), isPolicy) {
 		panic(fmt.Errorf("ratelimit: %s: this app cannot change the function's role, which lacks %s and other permissions of the limits; use "+
 			"a role of this app", *f.Node().Path(), *(*statement.Actions)[0]))
 	}
-}
-
-func isPolicy(c constructs.IConstruct) bool {
-	_, ok := c.(awsiam.Policy)
-	return ok
 }

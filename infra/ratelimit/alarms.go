@@ -50,8 +50,9 @@ const (
 	regionsFailed    = 10 // in a minute; a connection that has to be opened can cause one
 	transfersLost    = 10 // in a minute
 	skewMilliseconds = 250
-	// Milliseconds: half of the timeout of a call to DynamoDB, and half of the timeout of a call to
-	// the cache.
+	// Milliseconds of the wait of a request for the store, which the functions measure: half of the timeout of a call to
+	// DynamoDB, and of a call to the cache. AWS's own metrics do not include the network, and those of a cache may not include
+	// scripts.
 	tableSlow = 50
 	cacheSlow = 25
 )
@@ -126,13 +127,6 @@ func (l *Limits) newAlarms() {
 			m.Metric(telemetry.TransfersLost, "Sum"), transfersLost, 3, 5})
 	}
 	l.state.alarms(l)
-}
-
-// storeSlow returns an alarm on the time that requests wait for the store, which the functions
-// measure. AWS's own metrics do not include the network, and those of a cache may not include
-// scripts.
-func (m Metrics) storeSlow(description string, above float64) Alarm {
-	return Alarm{"store-slow", description, m.Metric(telemetry.StoreLatency, "p99"), above, 5, 5}
 }
 
 // newFunctionAlarms adds the alarms on a function that makes decisions.
@@ -219,8 +213,8 @@ func (t table) alarms(l *Limits) {
 	l.addAlarms(
 		Alarm{"store-throttled", "DynamoDB throttles writes. Either one item gets more than 1,000 a second (give its limit a lease or " +
 			"shards), or the table gets more than its warm throughput (see 'Throughput of the table' in infra/README.md).", throttled, 0, 2, 5},
-		l.metrics.storeSlow("DynamoDB is slow. Above 100 ms a request is decided without it, by on_error. See the AWS Health Dashboard, and "+
-			"cold starts on the dashboard.", tableSlow),
+		Alarm{"store-slow", "DynamoDB is slow. Above 100 ms a request is decided without it, by on_error. See the AWS Health Dashboard, and " +
+			"cold starts on the dashboard.", l.metrics.Metric(telemetry.StoreLatency, "p99"), tableSlow, 5, 5},
 	)
 }
 
@@ -234,8 +228,8 @@ func (c *cache) alarms(l *Limits) {
 		Alarm{"store-throttled",
 			"The cache throttles commands, because it uses its maximum of ECPUs a second. Raise CacheECPUs of the construct.",
 			metric("ThrottledCmds"), 0, 2, 5},
-		l.metrics.storeSlow("The cache is slow. Above 50 ms a request is decided without it, by on_error. See store-throttled, the AWS Health "+
-			"Dashboard, and cold starts on the dashboard.", cacheSlow),
+		Alarm{"store-slow", "The cache is slow. Above 50 ms a request is decided without it, by on_error. See store-throttled, the AWS Health " +
+			"Dashboard, and cold starts on the dashboard.", l.metrics.Metric(telemetry.StoreLatency, "p99"), cacheSlow, 5, 5},
 		Alarm{"store-evicts", "The cache is full and evicts counts. The callers of these counts start with a full quota. Raise CacheGigabytes " +
 			"of the construct.", metric("Evictions"), 0, 1, 5},
 		Alarm{"store-authentication", "The cache rejects logins. The functions' role lacks elasticache:Connect, or the cache's user or user " +

@@ -119,11 +119,7 @@ func (l *Limits) newAttachment(api awsapigateway.IRestApi) *attachment {
 				"authorizer and the back end.", Enough(APIErrors("REST", api.RestApiName()), "restRequests"), answersPercent, 3, 5})
 	}
 	for _, r := range responses(l.props.found.Refusal, l.props.CORSOrigins) {
-		fields := map[string]*string{}
-		for name, value := range r.fields {
-			fields[name] = &value
-		}
-		p := &awsapigateway.GatewayResponseProps{RestApi: api, Type: awsapigateway.ResponseType_Of(&r.kind), ResponseHeaders: &fields}
+		p := &awsapigateway.GatewayResponseProps{RestApi: api, Type: awsapigateway.ResponseType_Of(&r.kind), ResponseHeaders: &r.fields}
 		if r.status != "" {
 			p.StatusCode, p.Templates = &r.status, &map[string]*string{"application/json": &r.body}
 		}
@@ -139,7 +135,7 @@ func (l *Limits) newAttachment(api awsapigateway.IRestApi) *attachment {
 func (l *Limits) newRequestAuthorizer(api awsapigateway.IRestApi) awsapigateway.CfnAuthorizer {
 	scope := api.(constructs.Construct)
 	authorizer := awsapigateway.NewCfnAuthorizer(scope, jsii.String("Limiter"), &awsapigateway.CfnAuthorizerProps{
-		Name: jsii.String(schemeName), Type: jsii.String("REQUEST"), RestApiId: api.RestApiId(),
+		Name: jsii.String("limiter"), Type: jsii.String("REQUEST"), RestApiId: api.RestApiId(),
 		IdentitySource: jsii.String(""), AuthorizerResultTtlInSeconds: jsii.Number(0),
 		AuthorizerUri: l.authorizerURI(scope),
 	})
@@ -160,9 +156,6 @@ func (l *Limits) authorizerURI(scope constructs.IConstruct) *string {
 	return jsii.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/%s/invocations",
 		*stack.Partition(), *stack.Region(), *l.authorizer.FunctionArn())
 }
-
-// schemeName is the name of the authorizer.
-const schemeName = "limiter"
 
 const none = "NONE"
 

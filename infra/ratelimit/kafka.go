@@ -71,8 +71,8 @@ func (l *Limits) openKafka() {
 }
 
 func (k *Kafka) access() access {
-	a := access{variables: map[string]*string{}}
-	a.set(map[string]string{contract.VariableKafkaBrokers: k.Brokers, contract.VariableKafkaTopic: k.Topic, contract.VariableKafkaIAM: "true"})
+	a := access{variables: map[string]*string{contract.VariableKafkaBrokers: &k.Brokers, contract.VariableKafkaTopic: &k.Topic,
+		contract.VariableKafkaIAM: jsii.String("true")}}
 	a.allow(contract.KafkaClusterActions(), jsii.String(k.Cluster))
 	a.allow(contract.KafkaTopicActions(), k.topicARN())
 	return a

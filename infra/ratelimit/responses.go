@@ -6,15 +6,17 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/aws/jsii-runtime-go"
+
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 // response is a gateway response of the limits.
 type response struct {
-	id, kind     string            // id of its construct, and its type
-	status, body string            // "" means those of API Gateway
-	fields       map[string]string // header fields; a value is a variable, or a literal in single quotes
+	id, kind     string             // id of its construct, and its type
+	status, body string             // "" means those of API Gateway
+	fields       map[string]*string // header fields; a value is a variable, or a literal in single quotes
 }
 
 // bodyOf returns the content type and the body of a gateway response in a form; see [httplimit.Problem.Body]. API Gateway does not
@@ -55,34 +57,34 @@ var (
 // responses returns the gateway responses, with bodies in a form. API Gateway has a single type for denials,
 // ACCESS_DENIED, so every denial has the same status.
 func responses(form string, origins []string) []response {
-	decision := map[string]string{}
+	decision := map[string]*string{}
 	for name, key := range contract.FieldKeys() {
-		decision[name] = strings.TrimPrefix(variable(key), "$")
+		decision[name] = jsii.String(strings.TrimPrefix(variable(key), "$"))
 	}
-	retry := map[string]string{httplimit.RetryAfterField: "'1'"}
+	retry := map[string]*string{httplimit.RetryAfterField: jsii.String("'1'")}
 	var all []response
 	for _, r := range []struct {
 		id, kind string
 		problem  httplimit.Problem
-		fields   map[string]string
+		fields   map[string]*string
 	}{
 		{"Refused", "ACCESS_DENIED", refused, decision},
-		{"Unauthorized", "UNAUTHORIZED", unauthorized, map[string]string{"WWW-Authenticate": "'Bearer'"}},
+		{"Unauthorized", "UNAUTHORIZED", unauthorized, map[string]*string{"WWW-Authenticate": jsii.String("'Bearer'")}},
 		{"AuthorizerFailure", "AUTHORIZER_FAILURE", failed, retry},
 		{"AuthorizerConfigurationError", "AUTHORIZER_CONFIGURATION_ERROR", failed, retry},
 		{"Throttled", "THROTTLED", throttled, retry},
 		{"QuotaExceeded", "QUOTA_EXCEEDED", quota, nil},
 	} {
 		contentType, body := bodyOf(form, r.problem)
-		fields := map[string]string{"Content-Type": "'" + contentType + "'", "Cache-Control": "'no-store'"}
+		fields := map[string]*string{"Content-Type": jsii.String("'" + contentType + "'"), "Cache-Control": jsii.String("'no-store'")}
 		maps.Copy(fields, r.fields)
 		all = append(all, response{r.id, r.kind, strconv.Itoa(r.problem.Status), body, fields})
 	}
 	if len(origins) == 0 {
 		return all
 	}
-	all = append(all, response{id: "Default4xx", kind: "DEFAULT_4XX", fields: map[string]string{}},
-		response{id: "Default5xx", kind: "DEFAULT_5XX", fields: map[string]string{}})
+	all = append(all, response{id: "Default4xx", kind: "DEFAULT_4XX", fields: map[string]*string{}},
+		response{id: "Default5xx", kind: "DEFAULT_5XX", fields: map[string]*string{}})
 	// A gateway response cannot choose one of several origins, so for several it allows *. This is safe: the responses
 	// contain no secret, and browsers send these requests without cookies.
 	origin := "*"
@@ -90,8 +92,8 @@ func responses(form string, origins []string) []response {
 		origin = origins[0]
 	}
 	for _, r := range all {
-		r.fields["Access-Control-Allow-Origin"] = "'" + origin + "'"
-		r.fields["Access-Control-Expose-Headers"] = "'" + strings.Join(httplimit.ExposedFields(), ",") + "'"
+		r.fields["Access-Control-Allow-Origin"] = jsii.String("'" + origin + "'")
+		r.fields["Access-Control-Expose-Headers"] = jsii.String("'" + strings.Join(httplimit.ExposedFields(), ",") + "'")
 	}
 	return all
 }

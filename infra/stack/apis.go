@@ -20,12 +20,10 @@ import (
 //go:embed routes.txt
 var routesFile string
 
-type route struct{ method, path string }
-
-func routes() (list []route) {
+// routes returns the method and the path of each route.
+func routes() (list [][]string) {
 	for line := range strings.Lines(routesFile) {
-		method, path, _ := strings.Cut(strings.TrimSpace(line), " ")
-		list = append(list, route{method, path})
+		list = append(list, strings.Fields(line))
 	}
 	return list
 }
@@ -56,7 +54,7 @@ func (s *stage) newRESTAPI() awsapigateway.RestApi {
 	})
 	to := awsapigateway.NewLambdaIntegration(s.handler, &awsapigateway.LambdaIntegrationOptions{AllowTestInvoke: jsii.Bool(false)})
 	for _, r := range routes() {
-		api.Root().ResourceForPath(jsii.String(r.path)).AddMethod(jsii.String(r.method), to, nil)
+		api.Root().ResourceForPath(&r[1]).AddMethod(&r[0], to, nil)
 	}
 	return api
 }
@@ -99,7 +97,7 @@ func (s *stage) newHTTPAPI() awsapigatewayv2.HttpApi {
 	to := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Handler"), s.handler, nil)
 	for _, r := range routes() {
 		api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
-			Path: jsii.String(r.path), Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod(r.method)}, Integration: to,
+			Path: &r[1], Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod(r[0])}, Integration: to,
 		})
 	}
 	return api

@@ -82,21 +82,18 @@ func (s *stage) props() *ratelimit.LimitsProps {
 	p := s.settings.LimitsProps
 	p.AlarmAction = awscloudwatchactions.NewSnsAction(s.alarms)
 	if p.Address != "" && p.Address != contract.AddressHost {
-		p.OriginSecret = s.secret("OriginSecret", "The value of Weir-Origin-Secret in requests from the distribution or the proxy.", false)
+		p.OriginSecret = s.secret("OriginSecret", "The value of Weir-Origin-Secret in requests from the distribution or the proxy.", "", nil)
 		p.PreviousOriginSecret = s.secret("PreviousOriginSecret", "A second valid value, until every distribution or proxy sends the first. "+
-			"Empty means none.", true)
+			"Empty means none.", "?", jsii.String(""))
 	}
 	return &p
 }
 
-// secret adds a parameter and returns its value.
-func (s *stage) secret(id, description string, optional bool) string {
-	pattern, none := jsii.Sprintf("[!-~]{%d,}", contract.MinOriginSecret), (*string)(nil)
-	if optional {
-		pattern, none = jsii.Sprintf("(%s)?", *pattern), jsii.String("")
-	}
+// secret adds a parameter and returns its value. times is how often a secret is in it, in a regular expression.
+func (s *stage) secret(id, description, times string, otherwise *string) string {
 	return *awscdk.NewCfnParameter(s.stack, jsii.String(id), &awscdk.CfnParameterProps{
-		NoEcho: jsii.Bool(true), AllowedPattern: pattern, Default: none, Description: jsii.String(description),
+		NoEcho: jsii.Bool(true), Default: otherwise, Description: jsii.String(description),
+		AllowedPattern: jsii.Sprintf("([!-~]{%d,})%s", contract.MinOriginSecret, times),
 	}).ValueAsString()
 }
 
