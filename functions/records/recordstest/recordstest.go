@@ -4,6 +4,7 @@ package recordstest
 import (
 	"context"
 	"crypto/rand"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -55,8 +56,15 @@ func local(t testing.TB) *dynamodb.Client {
 		Region:       "us-east-1",
 		Credentials:  credentials.NewStaticCredentialsProvider("local", "local", ""),
 		Retryer:      aws.NopRetryer{},
-		HTTPClient:   resilient.HTTPClient{Doer: awshttp.NewBuildableClient()},
+		HTTPClient:   patient{resilient.HTTPClient{Doer: awshttp.NewBuildableClient()}},
 	})
+}
+
+// patient waits for each answer, however long it takes: a busy machine exceeds the timeouts of functions.
+type patient struct{ resilient.HTTPClient }
+
+func (p patient) Do(r *http.Request) (*http.Response, error) {
+	return p.HTTPClient.Do(r.WithContext(context.WithoutCancel(r.Context())))
 }
 
 // Client returns a copy of base. c records the calls of the copy, but not the calls of base. A recorder
