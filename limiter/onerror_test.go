@@ -290,6 +290,8 @@ func TestOnError_local_full(t *testing.T) {
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{}
 	l = storetest.Must(limiter.New(down, limiter.Options{Subjects: 3, Logger: slog.New(slog.DiscardHandler)}))
+	c.Limit = limit(t, limiter.Limit{Name: "a", OnError: limiter.OnErrorLocal, LocalProcesses: 2, // another tier has half of the limit
+		Rate: algo.Rate{Requests: 80, Of: 80, Percent: 100, Least: 40, Window: time.Minute}})
 	evicted := int64(0)
 	request := func(i int, at time.Duration, want string, cost int64) {
 		t.Helper()
@@ -306,7 +308,7 @@ func TestOnError_local_full(t *testing.T) {
 		if i >= 3 {
 			want = "failed"
 		}
-		request(i, 0, want, 10) // half of the share of a process
+		request(i, 0, want, 10) // half of the least share of a process
 	}
 	request(0, time.Second, "degraded", 1)
 	// The fallback still counts other callers of the first window, so it is full.

@@ -164,11 +164,13 @@ func TestGroup_parts(t *testing.T) {
 			Algorithm: algo.FixedWindow, Requests: most * percent / 100, Of: most, Percent: percent, Window: time.Hour}})}
 	}
 	for name, c := range map[string]struct {
-		most               [3]int64 // of the versions; 0 for none
-		free, whole, admit int      // requests of the part and, after them, of the whole limit
+		most        [3]int64 // of the versions; 0 for none
+		sent, admit int
+		whole       func(i int) bool // the requests that may use the whole limit; nil for none
 	}{
-		"more": {[3]int64{20, 100, 0}, 60, 0, 49}, "less": {[3]int64{100, 80, 50}, 31, 0, 23}, "more at last": {[3]int64{100, 50, 80}, 60, 0, 38},
-		"mixed": {[3]int64{20, 100, 0}, 48, 12, 60},
+		"more": {[3]int64{20, 100, 0}, 60, 49, nil}, "less": {[3]int64{100, 80, 50}, 31, 23, nil}, "more at last": {[3]int64{100, 50, 80}, 60, 38, nil},
+		"mixed, more": {[3]int64{20, 100, 0}, 60, 60, func(i int) bool { return i >= 48 }},
+		"mixed, less": {[3]int64{100, 80, 50}, 40, 32, func(i int) bool { return i%2 == 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -181,16 +183,21 @@ func TestGroup_parts(t *testing.T) {
 					}
 					return nil
 				}
-				admitted, tiers := 0, [2]limiter.Charge{part(1, c.most[0], 50), part(1, c.most[0], 100)}
-				for _, d := range oneByOne(c.free+c.whole, func(i int) limiter.Decision { return takeAt(t, l, noon, tiers[min(1, i/c.free)]) }) {
+				admitted, free, whole := 0, part(1, c.most[0], 50), part(1, c.most[0], 100)
+				for _, d := range oneByOne(c.sent, func(i int) limiter.Decision {
+					if c.whole != nil && c.whole(i) {
+						return takeAt(t, l, noon, whole)
+					}
+					return takeAt(t, l, noon, free)
+				}) {
 					if d.Allowed {
 						admitted++
 					} else if d.Remaining > 0 || d.Reason != "" {
 						t.Errorf("got %+v, want a refusal by the part", d)
 					}
 				}
-				if admitted != c.admit || c.whole > 0 && len(store.costs) != 2 {
-					t.Errorf("got %d admitted by %d calls, want %d, in the same call as the part", admitted, len(store.costs), c.admit)
+				if admitted != c.admit || admitted == c.sent && len(store.costs) != 2 {
+					t.Errorf("got %d admitted by %d calls, want %d, all of them by the same call after the first", admitted, len(store.costs), c.admit)
 				}
 			})
 		})

@@ -85,10 +85,13 @@ func TestRules_MostItems_headers(t *testing.T) {
 	}
 	three, single := one("a", "ip", "user", "apikey"), one("b", "ip")
 	exact, open := one("search_docs", "ip"), one("search_*", "user")
+	limits := func(list string) string { return rule("/a", "", `"*":[`+list+`]`) }
+	const rest, bad = `,"requests":9,"window":"1m","per":["`, `{"name":"b","only":"bad_credentials"`
 	for text, want := range map[string]int{document(three, single): 3, document(single, three): 3, document(exact, open): 2,
-		document(open, exact): 2} {
-		if most, _, bound := parse(t, text).MostItems(); most != want || bound != 3 && bound != 2 {
-			t.Errorf("%s: got %d, want %d", text, most, want)
+		document(open, exact): 2, document(limits(`{"name":"a"` + rest + `claim:org"]}`)): 8,
+		document(limits(`{"name":"a"` + rest + `user"]},` + bad + rest + `ip"]}`)): 1} {
+		if most, _, bound := parse(t, text).MostItems(); most != want || bound != want {
+			t.Errorf("%s: got %d of at most %d, want %d", text, most, bound, want)
 		}
 	}
 }
