@@ -137,7 +137,8 @@ func (s *Server) openStack(ctx context.Context) ([]*gateway.API, error) {
 func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.Store,
 	logger *slog.Logger) (*lambdahttp.Environment, error) {
 	e, err := s.placed(c).Environment(ctx, store, boot.Options{
-		Logger: logger, Metrics: s.record, Hash: s.record.Hash, Clock: s.Clock, Rules: s.live, Regions: s.otherRegions(), Reloaded: s.reloaded,
+		Logger: logger, Metrics: s.refusals, Hash: s.refusals.Hash, Clock: s.Clock, Rules: s.live, Regions: s.otherRegions(),
+		Reloaded: s.reloaded,
 	})
 	if _, ok := errors.AsType[rules.Problems](err); ok { // the rules are invalid, for example a delay above MAX_DELAY
 		return nil, err
@@ -161,7 +162,7 @@ func (s *Server) operate(c boot.Config, e *lambdahttp.Environment) {
 		s.operator = &operator.Operator{
 			Identifier: e.Identifier, Clock: s.Clock,
 			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits, BasePaths: c.BasePaths, Viewers: e.Viewers,
-			Hash: s.record.HashOf,
+			Hash: s.refusals.HashOf,
 		}
 	}
 	s.operator.Limiters = append(s.operator.Limiters, e.Limiter)
@@ -237,7 +238,7 @@ func (s *Server) openMetrics() error {
 	if err != nil {
 		return err
 	}
-	s.record = why.NewRecord(file)
+	s.refusals = why.NewRefusalLog(file)
 	s.closers = append(s.closers, func() { _ = file.Close() })
 	return nil
 }

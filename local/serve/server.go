@@ -72,7 +72,7 @@ const DefaultPort = 8080
 type Server struct {
 	Options
 
-	record    *why.Record // passes the lines on to the file that replaces CloudWatch
+	refusals  *why.RefusalLog // passes the lines on to the file that replaces CloudWatch
 	recorders []*telemetry.Recorder
 	checkout  checkout.Checkout
 	// variables override variables of the template.

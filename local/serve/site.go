@@ -28,7 +28,7 @@ func (s *Server) site() http.Handler {
 	if s.region != nil {
 		s.region.all.handle(mux)
 	}
-	mux.Handle("POST "+why.Path, s.record.Handler(s.Clock, s.operator.IPv6Bits, s.flushAll))
+	mux.Handle("POST "+why.Path, s.refusals.Handler(s.Clock, s.operator.IPv6Bits, s.flushAll))
 	return guarded(mux)
 }
 

@@ -16,7 +16,7 @@ const Path = operator.Path + "why"
 // MaxRows is the largest number of rows in Refusals.
 const MaxRows = 1000
 
-// Question asks for refusals. The zero value asks for all that a Record has.
+// Question asks for refusals. The zero value asks for all that a RefusalLog has.
 type Question struct {
 	Subject string `json:"subject,omitempty"` // a caller, as in operator.ParseCaller; "" means every caller
 	Since   string `json:"since,omitempty"`   // a period before now, such as 10m; "" means no limit
@@ -34,9 +34,9 @@ func (q *Question) kind() string {
 
 func (q *Question) rows() int { return cmp.Or(q.Number, MaxRows) }
 
-// Handler answers questions at Path. It calls the function fresh first, so that waiting lines are in the Record. The caller must check
+// Handler answers questions at Path. It calls the function fresh first, so that waiting lines are in the RefusalLog. The caller must check
 // the Host header and the origin before it calls the handler.
-func (r *Record) Handler(clock func() time.Time, ipv6Bits int, fresh func(time.Time)) http.Handler {
+func (r *RefusalLog) Handler(clock func() time.Time, ipv6Bits int, fresh func(time.Time)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		operator.Answer(w, request, func(_ context.Context, q Question) (Refusals, error) {
 			now := clock()
@@ -46,7 +46,7 @@ func (r *Record) Handler(clock func() time.Time, ipv6Bits int, fresh func(time.T
 	})
 }
 
-func (r *Record) ask(q Question, now time.Time, ipv6Bits int) (Refusals, error) {
+func (r *RefusalLog) ask(q Question, now time.Time, ipv6Bits int) (Refusals, error) {
 	var from time.Time
 	if q.Since != "" {
 		since, err := time.ParseDuration(q.Since)

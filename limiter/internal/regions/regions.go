@@ -69,7 +69,7 @@ func (r *Regions) retryWithShare(a *chain.Ask) {
 			a.Request = request
 		}
 	}()
-	for a.Verdict == chain.Refused && try.transfer() {
+	for a.Verdict == chain.Refused && try.getShare() {
 		if a.Request != request {
 			a.End()
 		}
@@ -114,10 +114,10 @@ type shortage struct {
 	err   error       // of the credit
 }
 
-// transfer moves share for all limits that refuse, at the same time, if nothing else refuses. It reports whether the store
+// getShare moves share for all limits that refuse, at the same time, if nothing else refuses. It reports whether the store
 // can decide again. It asks for share of a limit once. In a second round, it asks for what was not known to be lacking in
 // the first, or for what a transfer of another request did not bring.
-func (a *attempt) transfer() bool {
+func (a *attempt) getShare() bool {
 	if a.Health.Failing() { // the credit would fail too, and the share would be lost
 		return false
 	}

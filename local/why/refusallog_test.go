@@ -25,7 +25,7 @@ var (
 )
 
 // ask asks a gateway whose clock shows a minute after noon.
-func ask(t *testing.T, r *why.Record, q why.Question) (why.Refusals, error) {
+func ask(t *testing.T, r *why.RefusalLog, q why.Question) (why.Refusals, error) {
 	t.Helper()
 	s := httptest.NewServer(r.Handler(func() time.Time { return noon.Add(time.Minute) }, 64, func(time.Time) {}))
 	defer s.Close()
@@ -47,10 +47,10 @@ func write(t *testing.T, w io.Writer, prefix string, l telemetry.DecisionLine) {
 	}
 }
 
-// A Record answers questions about a caller, a period, the shadow mode and the number of rows. It passes on all lines.
+// A RefusalLog answers questions about a caller, a period, the shadow mode and the number of rows. It passes on all lines.
 func TestRecord(t *testing.T) {
 	var out bytes.Buffer
-	r := why.NewRecord(&out)
+	r := why.NewRefusalLog(&out)
 	named := r.Hash(hash)(limiter.User("alice"))
 	bob := hash(limiter.User("bob"))
 	line := func(kind string, second int, subject, limit string, n, remaining int64) {
@@ -118,9 +118,9 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// However many callers are refused, a Record keeps ten thousand lines and names.
+// However many callers are refused, a RefusalLog keeps ten thousand lines and names.
 func TestRecord_bounded(t *testing.T) {
-	r := why.NewRecord(io.Discard)
+	r := why.NewRefusalLog(io.Discard)
 	named := r.Hash(hash)
 	fill := func(from int) {
 		for i := from; i < from+30_000; i++ {
@@ -153,7 +153,7 @@ func TestRecord_bounded(t *testing.T) {
 
 // The endpoint reads only a question in JSON.
 func TestRecord_Handler(t *testing.T) {
-	r := why.NewRecord(io.Discard)
+	r := why.NewRefusalLog(io.Discard)
 	r.Hash(hash)
 	w := httptest.NewRecorder()
 	r.Handler(time.Now, 64, func(time.Time) {}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, why.Path,

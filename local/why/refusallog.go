@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	maxLines = 10_000 // lines that a Record keeps
-	maxNames = 10_000 // names of callers that a Record keeps
+	maxLines = 10_000 // lines that a RefusalLog keeps
+	maxNames = 10_000 // names of callers that a RefusalLog keeps
 )
 
-// Record keeps the newest lines of refusals of a local gateway, in bounded memory. Create it with NewRecord. It is
+// RefusalLog keeps the newest lines of refusals of a local gateway, in bounded memory. Create it with NewRefusalLog. It is
 // safe for concurrent use.
-type Record struct {
+type RefusalLog struct {
 	out io.Writer
 
 	mu    sync.Mutex
@@ -30,12 +30,14 @@ type Record struct {
 	hash  telemetry.SubjectHash
 }
 
-// NewRecord returns a Record that passes everything written to it on to out.
-func NewRecord(out io.Writer) *Record { return &Record{out: out, names: map[string]string{}} }
+// NewRefusalLog returns a RefusalLog that passes everything written to it on to out.
+func NewRefusalLog(out io.Writer) *RefusalLog {
+	return &RefusalLog{out: out, names: map[string]string{}}
+}
 
 // Write implements io.Writer. Each call has one line of the log of a function. It ignores text before the first brace,
 // such as the name of an environment.
-func (r *Record) Write(line []byte) (int, error) {
+func (r *RefusalLog) Write(line []byte) (int, error) {
 	var l telemetry.DecisionLine
 	if start := bytes.IndexByte(line, '{'); start >= 0 && json.Unmarshal(line[start:], &l) == nil && (l.Kind == telemetry.LineRefused ||
 		l.Kind == telemetry.LineShadowed) {
@@ -44,7 +46,7 @@ func (r *Record) Write(line []byte) (int, error) {
 	return r.out.Write(line)
 }
 
-func (r *Record) keep(l telemetry.DecisionLine) {
+func (r *RefusalLog) keep(l telemetry.DecisionLine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.lines) < maxLines {
@@ -55,15 +57,15 @@ func (r *Record) keep(l telemetry.DecisionLine) {
 	r.next = (r.next + 1) % maxLines
 }
 
-// Hash returns a hash with the same results as hash, for the functions of the gateway. The Record remembers the names of
+// Hash returns a hash with the same results as hash, for the functions of the gateway. The RefusalLog remembers the names of
 // the callers that it hashes. Call it before the first question.
-func (r *Record) Hash(hash telemetry.SubjectHash) telemetry.SubjectHash {
+func (r *RefusalLog) Hash(hash telemetry.SubjectHash) telemetry.SubjectHash {
 	r.hash = hash
 	return r.HashOf
 }
 
 // HashOf returns the hash of a subject, and remembers the name of the subject.
-func (r *Record) HashOf(s limiter.Subject) string {
+func (r *RefusalLog) HashOf(s limiter.Subject) string {
 	hashed, name := r.hash(s), s.String()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +77,7 @@ func (r *Record) HashOf(s limiter.Subject) string {
 }
 
 // forget removes the names that are in no line. If there are none, it removes all names.
-func (r *Record) forget() {
+func (r *RefusalLog) forget() {
 	named := map[string]bool{}
 	for i := range r.lines {
 		named[r.lines[i].Subject] = true
@@ -85,7 +87,7 @@ func (r *Record) forget() {
 
 // answer returns the refusals in lines of a kind since from. subject is the hash of a caller; "" means every caller. The
 // answer has at most most rows.
-func (r *Record) answer(kind, subject string, from, to time.Time, most int) Refusals {
+func (r *RefusalLog) answer(kind, subject string, from, to time.Time, most int) Refusals {
 	a := Refusals{From: from, To: to, Rows: []Row{}}
 	rows := map[Row]*Row{}
 	r.mu.Lock()
