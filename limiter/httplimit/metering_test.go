@@ -81,6 +81,7 @@ func TestGate_metering(t *testing.T) {
 		{"no body", "/chat", `{}`, write(), 40, 40, 1},
 		{"report", "/chat", `{}`, with("Weir-Cost", "tokens=5", write(usage)), 40, 5, 0},
 		{"long body", "/chat", long, write(usage), 500, 77, 0},
+		{"a megabyte", "/chat", `{"max_tokens":60}` + strings.Repeat(" ", 1<<20-17), write(usage), 60, 77, 0},
 		{"ambiguous", "/chat", `{"max_tokens":60,"max_tokens":1}`, write(usage), 0, 0, 0},
 		{"price", "/priced", `{"model":"small","max_tokens":5}`, write(`{"in":7,"out":9}`), 5 * 2, 7*1 + 9*2, 0},
 		{"other price", "/priced", `{"model":"new","max_tokens":5}`, write(`{"in":7,"out":9}`), 5 * 4, 7*3 + 9*4, 0},
@@ -203,14 +204,16 @@ func (w *timed) SetReadDeadline(end time.Time) error {
 	return nil
 }
 
-// Only rules that read the body of a request ask a client that waits for 100 (Continue) to go on before the decision.
+// Only rules that read the body of a request ask a client that waits for 100 (Continue) to go on before the decision, unless its
+// credential is bad.
 func TestGate_metering_continue(t *testing.T) {
-	for path, want := range map[string]bool{"/chat": true, "/fixed": false} {
+	for path, want := range map[string]bool{"/chat": true, "/fixed": false, "/chat?bad": false} {
 		s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
 		s.rules = storetest.Must(rules.Parse([]byte(priced), rules.Options{}))
 		body := &reading{}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, body)
 		r.RemoteAddr = address.String() + ":1"
+		r.Header.Set("Authorization", r.URL.RawQuery)
 		s.gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(httptest.NewRecorder(), r)
 		if body.read != want {
 			t.Errorf("%s: read %t, want %t", path, body.read, want)

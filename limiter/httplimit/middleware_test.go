@@ -291,6 +291,7 @@ func TestGate_groups(t *testing.T) {
 			w.Header().Set("Retry-After", "7")
 			w.WriteHeader(http.StatusTooManyRequests)
 		}, map[string]string{"Retry-After": "7"}},
+		"no capacity": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) }, nil},
 		"an outage": {func(w http.ResponseWriter) {
 			w.Header().Set("X-Ratelimit-Remaining", "3")
 			_, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader("")) // sends the status 200

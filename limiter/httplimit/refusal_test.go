@@ -49,6 +49,13 @@ func TestGate_refusal(t *testing.T) {
 			t.Errorf("%s %.40s: got %d %s %s, want 429 %s %s…%s", c.form, c.body, w.Code, w.Header().Get("Content-Type"), got, c.contentType,
 				c.begin, c.end)
 		}
+		body := &reading{}
+		waiting := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
+		waiting.Header.Set("Expect", "100-continue")
+		h.ServeHTTP(httptest.NewRecorder(), waiting)
+		if body.read {
+			t.Errorf("%s: asked a client that waits for 100 (Continue) for its body, want a refusal without it", c.form)
+		}
 	}
 }
 
