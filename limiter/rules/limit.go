@@ -56,7 +56,7 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 	}
 	cost, costPath := s.cost(r)
 	if cost > made.MaxCost() {
-		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s", cost, made.MaxCost(), s.Path)
+		c.doc.Report(costPath, "got %s, want at most %d, the capacity of %s", s.written(cost), made.MaxCost(), s.Path)
 		return
 	} else if cost > made.MaxLocalCost() {
 		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s in an outage, divided by local_processes", cost, made.MaxLocalCost(),
@@ -101,6 +101,14 @@ func (s *spec) cost(r *rule) (cost int64, path string) {
 	case limiter.CountCost, limiter.CountBytes:
 	}
 	return s.Reserve, document.Join(s.Path, "reserve")
+}
+
+// written returns a cost with the numbers of the document that make it.
+func (s *spec) written(cost int64) string {
+	if s.From == nil || s.From.MostReserve == 0 || s.From.MostReserve == cost {
+		return fmt.Sprint(cost)
+	}
+	return fmt.Sprintf("%d (%d times the highest weight)", cost, s.From.MostReserve)
 }
 
 // shares returns whether a limit can share the count of an earlier limit with the same ID (known). If it

@@ -239,7 +239,7 @@ line 3: rules[0].limits.*[1].reserve.default: got 0, want a whole number from 1 
 line 4: rules[0].limits.*[2].reserve.json: got "a|", want 1 to 8 names of members, joined by dots, such as ` +
 		`"usage.total_tokens"; "|" separates alternatives`,
 	"reserve_above": `line 2: rules[0].limits.*[0].reserve.most: got 2, want at least the default, 3
-line 3: rules[0].limits.*[1].reserve: got 1005, want at most 1000, the capacity of rules[0].limits.*[1]`,
+line 3: rules[0].limits.*[1].reserve: got 1005 (201 times the highest weight), want at most 1000, the capacity of rules[0].limits.*[1]`,
 }
 
 func TestParse_bad(t *testing.T) {

@@ -3,12 +3,12 @@ package serve
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
 )
@@ -32,7 +32,7 @@ func (s *Server) greet() {
 	if s.Console != nil {
 		fmt.Fprintf(s.Out, "page   %s%s\n", urls[0], SitePath)
 	}
-	PrintAPIKeys(s.Out, s.apiKeys)
+	s.greetKeys(inForce)
 	s.warn(inForce)
 	if os.Getenv("RECORDS_TABLE") != "" {
 		fmt.Fprintln(s.Out, "warning: RECORDS_TABLE has no effect: the API keys are in", s.checkout.APIKeysFile())
@@ -79,11 +79,13 @@ func count(n int) string {
 	return fmt.Sprintf("%d rules", n)
 }
 
-// PrintAPIKeys prints the sample API keys.
-func PrintAPIKeys(out io.Writer, keys map[string]string) {
+// greetKeys prints the sample API keys. The tiers of some can be unknown to the rules.
+func (s *Server) greetKeys(inForce *rules.Rules) {
 	for _, tier := range checkout.SampleTiers {
-		if key := keys[tier]; key != "" {
-			fmt.Fprintf(out, "API key of tier %-10s x-api-key: %s\n", tier, key)
+		if key := s.apiKeys[tier]; key != "" && inForce.CheckTier(tier) == nil {
+			fmt.Fprintf(s.Out, "API key of tier %-10s x-api-key: %s\n", tier, key)
+		} else if key != "" {
+			fmt.Fprintf(s.Out, "API key of tier %-10s x-api-key: %s (no rule has this tier, so it counts as %s)\n", tier, key, inForce.Tier(tier))
 		}
 	}
 }

@@ -390,7 +390,7 @@ func TestServe_greet(t *testing.T) {
 			"page   http://127.0.0.1:8080/_weir/\n",
 			"warning: rules[0] matches no route: GET /api/v1/serch\nwarning: exempt[1] matches no route: /healthz\nwarning: usage.endpoint " +
 				"matches no route: GET /_usage\nwarning: RECORDS_TABLE has no effect: the API keys are in " + c.APIKeysFile() + "\n",
-			"  curl -i -H \"x-api-key: weir_paid-"} {
+			"  curl -i -H \"x-api-key: weir_paid-", " (no rule has this tier, so it counts as free)\nAPI key of tier enterprise x-api-key: "} {
 			if !strings.Contains(out.String(), text) {
 				t.Errorf("output: got\n%s\nwant it to contain %q", &out, text)
 			}
