@@ -114,46 +114,39 @@ func inParts(t *testing.T, version, of int64) (charges [2]limiter.Charge) {
 }
 
 // Another process uses the room that a group knew, maybe by newer rules. The call for a request of each tier then admits nobody
-// above its own threshold, and the group finds who still fits.
+// above its own threshold, and the group finds who still fits. Newer rules that the group knows cost no further call.
 func TestGroup_tiersRaced(t *testing.T) {
 	older, newer, numbers := inParts(t, 1, 20), inParts(t, 2, 10), inTiers(t, 5, 12)
 	for _, c := range []struct {
-		tiers [2]limiter.Charge
-		order []int
-		other limiter.Charge
-		used  int64
-	}{{numbers, []int{1, 1, 0}, numbers[1], 8}, {numbers, []int{1, 0, 1}, numbers[1], 8}, {older, []int{1, 0, 1}, newer[1], 7}} {
+		tiers       [2]limiter.Charge
+		order       []int
+		other       limiter.Charge
+		at, used    int // the call before which the other process charges, and its cost
+		free, calls int // requests of free that are admitted; calls, if they are known
+	}{
+		{numbers, []int{1, 1, 0}, numbers[1], 2, 8, 0, 0}, {numbers, []int{1, 0, 1}, numbers[1], 2, 8, 0, 0},
+		{older, []int{1, 0, 1}, newer[1], 2, 7, 0, 0}, {older, []int{1, 0, 1}, newer[1], 1, 4, 1, 2},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newPaced()
-			l := over(store, 0)
-			c.other.Cost = c.used
+			l, got := over(store, 0), [2]int{}
+			c.other.Cost = int64(c.used)
 			store.answer = func(call int, _ context.Context) error {
-				if call == 2 {
+				if call == c.at {
 					takeAt(t, over(store.remote, 0), noon, c.other)
 				}
 				return nil
 			}
 			for i, d := range oneByOne(3, func(i int) limiter.Decision { return takeAt(t, l, noon, c.tiers[c.order[i]]) }) {
-				if want := c.order[i] == 1; d.Allowed != want {
-					t.Errorf("%v: request %d: got %+v, want allowed %t: %d are used", c.order, i, d, want, c.used+1)
+				if d.Allowed {
+					got[c.order[i]]++
 				}
+			}
+			if got != [2]int{c.free, 2} || c.calls > 0 && len(store.costs) != c.calls {
+				t.Errorf("%+v: got %d admitted of free and paid, and calls with the costs %v", c, got, store.costs)
 			}
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // newer rules that the group knows cost no further call
-		store := newPaced()
-		l, other := over(store, 0), newer[1]
-		other.Cost = 4
-		takeAt(t, over(store.remote, 0), noon, other)
-		for i, d := range oneByOne(3, func(i int) limiter.Decision { return takeAt(t, l, noon, older[[]int{1, 0, 1}[i]]) }) {
-			if !d.Allowed {
-				t.Errorf("newer rules: request %d: got %+v, want it allowed", i, d)
-			}
-		}
-		if len(store.costs) != 2 {
-			t.Errorf("newer rules: got calls with the costs %v, want 1 and 2", store.costs)
-		}
-	})
 }
 
 // A group of older rules knows a state of newer ones, and perhaps its call finds still newer ones. A tier may use its part of

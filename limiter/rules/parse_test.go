@@ -68,8 +68,8 @@ var defects = map[string]string{
 	"across_tiers_unnamed_tier": `line 3: rules[1].limits.*: applies to callers of tier paid too, but rules[0].limits.paid keeps the ` +
 		`same count with other numbers; name the tier paid in this rule`,
 	"up_to_beside_lease": `line 1: rules[0].limits.global.up_to: got 20, want none beside lease, shards or sync_ms`,
-	"up_to_below_a_cost": `line 1: rules[0].limits.global.up_to: got a part of 1 requests (divided by local_processes), want at ` +
-		`least the cost, 2`,
+	"up_to_below_a_cost": `line 1: rules[0].limits.global.up_to: got a part of 5 requests (divided by local_processes), want at ` +
+		`least the cost, 6`,
 	"up_to_of_a_log": `line 1: rules[0].limits.global.up_to: got 20, want none: a sliding_log has no threshold; use a window, a ` +
 		`bucket or a period`,
 	"up_to_of_one_tier":    `line 1: rules[0].limits.free.up_to: want a limit under "global" or "*", which callers of several tiers share`,

@@ -30,13 +30,11 @@ func TestReadingSet(t *testing.T) {
 	for _, i := range []int{3, 63, 64, 161} {
 		var all, one readingSet
 		all.add(i)
-		if one.includes(all) {
-			t.Errorf("the empty set: got it to include %d", i)
-		}
-		one.add(i)
+		empty := one.includes(all)
 		one.add(70)
-		if !one.includes(all) || all.includes(one) {
-			t.Errorf("%d: got a set that is larger than %d and 70", i, i)
+		one.add(i)
+		if empty || !one.includes(all) || all.includes(one) {
+			t.Errorf("%d: got %+v and %+v, want only the second set to include the first", i, all, one)
 		}
 	}
 }

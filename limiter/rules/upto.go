@@ -53,7 +53,7 @@ func (s *spec) most(made *limiter.Limit) int64 {
 		if err != nil || made.Rate.Capacity()*p.Percent < 100 {
 			return 0
 		}
-		most = min(most, part.MaxCost(), part.MaxLocalCost())
+		most = min(most, part.MaxLocalCost())
 	}
 	return most
 }
