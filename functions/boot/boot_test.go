@@ -88,7 +88,6 @@ func TestLoad(t *testing.T) {
 				"REGIONS: got 1 regions, want 2 to 10\nREGIONS: got no \"\", want a list with AWS_REGION, the region of this function"},
 		{[]string{"NAMESPACE=a", "STORE=dynamodb://counters", "AWS_REGION=us-east-1", "REGIONS=us-east-1,eu,us-east-1"},
 			"REGIONS: got \"eu\", want a region such as eu-central-1\nREGIONS: got us-east-1 twice"},
-		{[]string{"NAMESPACE=a", "STORE=memory:", "SAMPLE_LOGIN=demo"}, "SAMPLE_LOGIN: no colon (want user:password)"},
 		{[]string{"NAMESPACE=a", "STORE=memory:", "IPV6_BITS=0"}, "IPV6_BITS: got 0, want 1 to 128"},
 		{[]string{"NAMESPACE=a", "STORE=memory:", "JWKS=https://i/k", "JWT_AUDIENCE=w"},
 			"JWT_ISSUER: required with JWKS; otherwise tokens of any issuer with the same key are valid"},

@@ -129,10 +129,6 @@ type Config struct {
 	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller.
 	IPv6Bits int `env:"IPV6_BITS, default=64"`
 
-	// SampleLogin is the user:password of the login of the sample API. If it is empty, no login
-	// succeeds.
-	SampleLogin string `env:"SAMPLE_LOGIN"`
-
 	// Sample writes a log line for one in so many requests that are not refused. 0 means none. Refused requests always have
 	// lines.
 	Sample int `env:"DECISION_SAMPLE"`
@@ -269,7 +265,6 @@ func (c *Config) validate() error {
 	}
 	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: got one, want both or none")
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)
-	check(c.SampleLogin == "" || strings.Contains(c.SampleLogin, ":"), "SAMPLE_LOGIN: no colon (want user:password)")
 	check(c.Sample >= 0 && c.Sample <= contract.MaxSample, "DECISION_SAMPLE: got %d, want 1 to %d (one line for this many requests), or 0 "+
 		"for none", c.Sample, contract.MaxSample)
 	return errors.Join(problems...)

@@ -96,7 +96,6 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 		WeirBehind: c.BackEnd == contract.BackEndWeir, BehindAuthorizer: c.BehindAuthorizer,
 		Viewers:   viewer.New(c.source, c.OriginSecret, c.OriginSecretBefore, o.Logger),
 		BasePaths: c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream,
-		SampleLogin: c.SampleLogin,
 	}, nil
 }
 

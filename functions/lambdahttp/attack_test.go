@@ -656,7 +656,7 @@ func TestAttack_login(t *testing.T) {
 	a := newTarget(t)
 	a.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/login","limits":{"*":{"name":"login","requests":30,`+
 		`"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})))
-	a.SampleLogin = "alice:right"
+	t.Setenv("SAMPLE_LOGIN", "alice:right")
 	try := func(user, password string) int {
 		return replied(t, a, edited(t, "http-api-anonymous.json", func(e map[string]any) {
 			e["rawPath"], e["body"], e["isBase64Encoded"] = "/dev/api/v1/login", fmt.Sprintf(`{"user":%q,"password":%q}`, user, password), false

@@ -70,9 +70,6 @@ type Environment struct {
 	// answers, and Lambda would send the JSON text of an answer that is not streamed, with status 200, to the
 	// client.
 	ResponseStream bool
-	// SampleLogin is the user:password of the login of the sample API. If it is empty, no login
-	// succeeds.
-	SampleLogin string
 }
 
 // Serve returns an http.Handler that runs api on every host. api receives the path as the host delivers

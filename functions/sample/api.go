@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter/httplimit"
@@ -18,7 +19,12 @@ const maxBody = 1 << 20
 //
 // make run has the routes of this Mux. After a change of a route, run make golden, which takes seconds: a deployment has only
 // the routes of the templates that it writes.
-func New(e *lambdahttp.Environment) http.Handler {
+//
+// The variable SAMPLE_LOGIN is the user:password of the login. Without it, no login succeeds.
+func New(e *lambdahttp.Environment) http.Handler { return WithLogin(e, os.Getenv("SAMPLE_LOGIN")) }
+
+// WithLogin is New with the user:password of the login.
+func WithLogin(e *lambdahttp.Environment, valid string) http.Handler {
 	api := new(lambdahttp.Mux)
 	api.HandleFunc("GET /api/v1/search", func(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusOK, map[string]any{"query": r.URL.Query().Get("q"), "results": []string{}})
@@ -31,7 +37,7 @@ func New(e *lambdahttp.Environment) http.Handler {
 		}
 		reply(w, http.StatusCreated, map[string]any{"bytes": n})
 	})
-	api.Handle("POST /api/v1/login", login{e})
+	api.Handle("POST /api/v1/login", login{e, valid})
 	api.HandleFunc("GET /api/v1/items/{id}", func(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusOK, map[string]any{"id": r.PathValue("id")})
 	})

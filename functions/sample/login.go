@@ -33,7 +33,10 @@ var attempts = func() *limiter.Limit {
 const maxCredentials = 4 << 10
 
 // login handles POST /api/v1/login.
-type login struct{ *lambdahttp.Environment }
+type login struct {
+	*lambdahttp.Environment
+	valid string // user:password
+}
 
 // ServeHTTP implements http.Handler.
 func (l login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +66,7 @@ func (l login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (l login) matches(user, password string) bool {
-	wantUser, wantPassword, ok := strings.Cut(l.SampleLogin, ":")
+	wantUser, wantPassword, ok := strings.Cut(l.valid, ":")
 	return ok && equal(wantUser, user) && equal(wantPassword, password)
 }
 

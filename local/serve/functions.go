@@ -66,7 +66,6 @@ func (s *Server) prepare(ctx context.Context) error {
 			s.variables[name] = os.Getenv(name)
 		}
 	}
-	maps.Copy(s.variables, s.Variables)
 	if s.Namespace != "" {
 		s.variables["NAMESPACE"] = s.Namespace
 	}

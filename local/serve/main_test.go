@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// sampleLogin is the variable with the login of the sample API.
-var sampleLogin = map[string]string{"SAMPLE_LOGIN": "demo:demo"}
+// sampleAPI is the sample API with a login.
+func sampleAPI(e *lambdahttp.Environment) http.Handler { return sample.WithLogin(e, "demo:demo") }
 
 // An API of another module runs in an empty folder with its own rules and routes: both APIs pass its routes on, refuse above
 // its limit, and reject all other paths.

@@ -51,7 +51,7 @@ func newLocal(t *testing.T, store, rules string) *local {
 	}
 	l := &local{t: t, checkout: checkouttest.Scratch(t)}
 	l.Set(start)
-	s := &Server{Options: Options{API: sample.New, Rules: rules, Store: store, Variables: sampleLogin, Out: io.Discard,
+	s := &Server{Options: Options{API: sampleAPI, Rules: rules, Store: store, Out: io.Discard,
 		Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
 	t.Cleanup(s.Close)
 	l.rest, l.http = commandtest.Serve(t, func([]string) ([]http.Handler, error) { return s.Open(t.Context()) })

@@ -33,8 +33,6 @@ type Options struct {
 	API func(*lambdahttp.Environment) http.Handler
 	// Command is the weir command in the greeting. Empty means this program.
 	Command string
-	// Variables are further variables of the functions.
-	Variables map[string]string
 	// Rules is the rules document. Empty means functions/rules.json.
 	Rules string
 	// Store holds the state: memory (also if empty), dynamodb or redis.

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
@@ -30,7 +29,7 @@ func behindEdge(t *testing.T, believed string) (apis map[string]*httptest.Server
 	var clock commandtest.Clock
 	clock.Set(start)
 	s := New(Options{
-		API: sample.New, Variables: sampleLogin, Rules: rules, Address: believed, Unthrottled: true,
+		API: sampleAPI, Rules: rules, Address: believed, Unthrottled: true,
 		Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now, Namespace: checkouttest.Namespace(),
 	})
 	t.Cleanup(s.Close)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/local/command"
@@ -20,8 +21,10 @@ import (
 var newConsole func(serve.Page) http.Handler
 
 func serveCommand() *cobra.Command {
-	o := serve.Options{API: sample.New, Console: newConsole, Clock: time.Now, Port: serve.DefaultPort,
-		Variables: map[string]string{"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo")}}
+	api := func(e *lambdahttp.Environment) http.Handler {
+		return sample.WithLogin(e, cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"))
+	}
+	o := serve.Options{API: api, Console: newConsole, Clock: time.Now, Port: serve.DefaultPort}
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the APIs with their limits on this machine",
