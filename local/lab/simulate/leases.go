@@ -83,7 +83,6 @@ func (l *leases) returnEnded() {
 		c, caller := l.known[l.ends[0].leaseKey], l.ends[0].caller
 		if l.Return && c.end == l.ends[0].at && c.left > 0 && c.state.Window == l.window.Index(l.now) {
 			l.states[caller] = l.window.Refund(l.states[caller], c.state, c.left, 0)
-			c.left = 0
 			l.writes++
 		}
 	}
