@@ -285,12 +285,11 @@ func TestConfig_OpenStore_invalid(t *testing.T) {
 		"redis": `got "redis", want a URL`, "memory://": `got "//" after memory:, want nothing`,
 		"dynamodb://": `got "//" after dynamodb:, want // and the name`, "dynamodb:weir": `got "weir" after dynamodb:`,
 		"dynamodb://weir/a": `got "//weir/a" after`, "dynamodb://weir?a=b": `got "//weir?a=b" after`, "dynamodb://weir#a": `got "//weir#a" after`,
-		"REDIS://h":                        `got the scheme "REDIS", which this program does not link (want dynamodb or memory or redis or rediss)`,
-		"http://hunter2":                   `got the scheme "http", which`,
-		"redis://u@h?iam_cache=c":          "invalid URL with iam_cache (want rediss://USER@HOST:6379?iam_cache=NAME: TLS, ",
-		"rediss://h?iam_cache=c":           "invalid URL with iam_cache",
-		"rediss://u:hunter2@h?iam_cache=c": "invalid URL with iam_cache",
-		"rediss://u@h?iam_cache=Hunter2":   "invalid URL with iam_cache",
+		"REDIS://h":              `got the scheme "REDIS", which this program does not link (want dynamodb or memory or r`,
+		"http://hunter2":         `got the scheme "http", which`,
+		"rediss://h?iam_cache=c": "invalid URL with iam_cache", "rediss://u:hunter2@h?iam_cache=c": "invalid URL with iam_cache",
+		"rediss://u@h?iam_cache=Hunter2": "invalid URL with iam_cache",
+		"redis://u@h?iam_cache=c":        "invalid URL with iam_cache (want rediss://USER@HOST:6379?iam_cache=NAME: TLS, ",
 	}
 	for _, address := range []string{
 		"redis://user:hunt/er2@127.0.0.1:1", "redis://user:/hunter2@127.0.0.1:1", "redis://user:12?hunter2@127.0.0.1",
