@@ -122,7 +122,10 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 	}
 	s.Charges, s.Metered, s.Ignored, s.Uncounted = c.charges, c.metered, c.ignored, c.uncounted
 	s.Unmatched = ok && s.Exemption == nil && len(s.Charges) == len(dst) && !c.fields.applies
-	s.Mistake, s.Call, s.Tried = c.fields.mistake(q), c.fields.call, c.fields.call && !c.fields.enforced
+	s.Call, s.Tried = c.fields.call, c.fields.call && !c.fields.enforced
+	if r.calls || c.fields.malformed { // without rules for calls, no call is unlisted
+		s.Mistake = c.fields.mistake(q)
+	}
 	return s
 }
 
