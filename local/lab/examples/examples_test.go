@@ -139,7 +139,13 @@ func checkDeployment(t *testing.T, got, nested template) {
 	role, _ := got.Resources[function["Role"].(node)["Fn::GetAtt"].([]any)[0].(string)]["Properties"].(node)
 	policies, _ := role["ManagedPolicyArns"].([]any)
 	checkLayered(t, function, policies, func(name string) any {
-		return node{"Fn::GetAtt": []any{limits, "Outputs." + generated(t, nested, name)}}
+		value := nested.Outputs[name].(node)["Value"].(node)
+		joined, ok := value["Fn::Join"].([]any)
+		if !ok {
+			return node{"Fn::GetAtt": []any{limits, "Outputs." + generated(t, nested, name, value)}}
+		}
+		parts := joined[1].([]any) // the name of the table crosses the stacks, without its scheme
+		return node{"Fn::Join": []any{"", []any{parts[0], node{"Fn::GetAtt": []any{limits, "Outputs." + generated(t, nested, name, parts[1])}}}}}
 	})
 	deployment, _ := of("AWS::ApiGateway::Deployment")
 	if after, _ := got.Resources[deployment]["DependsOn"].([]any); !slices.Contains(after, any(limits)) ||
@@ -148,12 +154,11 @@ func checkDeployment(t *testing.T, got, nested template) {
 	}
 }
 
-// generated returns the CDK's name for an output of the nested stack.
-func generated(t *testing.T, nested template, name string) string {
+// generated returns the CDK's name for another output of the nested stack with a value of the output name.
+func generated(t *testing.T, nested template, name string, value any) string {
 	t.Helper()
-	value := func(output any) any { n, _ := output.(node); return n["Value"] }
 	for each, output := range nested.Outputs {
-		if each != name && reflect.DeepEqual(value(output), value(nested.Outputs[name])) {
+		if n, _ := output.(node); each != name && reflect.DeepEqual(n["Value"], value) {
 			return each
 		}
 	}
