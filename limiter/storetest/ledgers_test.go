@@ -210,12 +210,17 @@ func (w *world) divided(l *limiter.Limit) bool {
 // slack returns by how much an environment may exceed the limit, because messages need time, clocks differ, or a
 // mechanism is documented as inexact.
 func (w *world) slack(l *limiter.Limit) (most int64) {
+	least, largest := l.Machine().Capacity(), l.Machine().Capacity()
 	for _, version := range w.versions {
 		for _, other := range version {
 			if other.ID == l.ID {
 				most = max(most, w.slackOf(other))
+				least, largest = min(least, other.Machine().Capacity()), max(largest, other.Machine().Capacity())
 			}
 		}
+	}
+	if w.leases(l) && most < math.MaxInt64 {
+		most += largest - least // a lease on the larger limit serves until it ends
 	}
 	return most
 }
@@ -255,7 +260,7 @@ func (w *world) slackOf(l *limiter.Limit) (n int64) {
 		return math.MaxInt64
 	}
 	n += w.resets * l.Spread.Lease * int64(w.Environments)
-	if w.leases(l) && w.resets > 0 {
+	if w.resets > 0 && (w.leases(l) || w.has("messages")) { // a late message can refund a charge that the reset has deleted
 		n += int64(capacity)
 	}
 	return n
