@@ -1,4 +1,4 @@
-// Package events has sample events of AWS, and two of the function forward: a report and lines of an access
+// Package events has sample events of AWS, and two of the function log: a report and lines of an access
 // log. The name of another file has the integration and the caller.
 // jwks.json has the public key for the token in the events; the private key was deleted. The tests of
 // functions/lambdahttp send each event to a function.

@@ -69,10 +69,11 @@ func TestLoad(t *testing.T) {
 		{[]string{"NAMESPACE=a/b", "STORE=memory:"}, `NAMESPACE: got "a/b", want 1 to 64 letters, digits, _, . and -`},
 		{[]string{"NAMESPACE=a", "STORE=memory:", "RULES_FROM=tables", "RECORDS_TABLE=records"},
 			`RULES_FROM: got "tables", want one of table, deployment`},
-		{[]string{"NAMESPACE=a", "STORE=memory:", "EVENTS_SAMPLE=10"}, "EVENTS_SAMPLE: no longer a setting; set DECISION_SAMPLE"},
+		{[]string{"NAMESPACE=a", "STORE=memory:", "EDGE_LIST=arn:x", "REDIS_CLUSTER=true"}, "EDGE_LIST: no longer a setting; weir " +
+			"block and the stack infra/edge refuse callers at a distribution, and the setting waf floods\nREDIS_CLUSTER: no longer a setting; " +
+			"add ?cluster=true to STORE"},
 		{[]string{"NAMESPACE=a", "STORE=memory:", "RULES_FROM=table"},
 			"RECORDS_TABLE: required with RULES_FROM=table: name of the table that holds the rules"},
-		{[]string{"NAMESPACE=a", "STORE=memory:", "REDIS_CLUSTER=true"}, "REDIS_CLUSTER: no longer a setting; add ?cluster=true to STORE"},
 		{[]string{"NAMESPACE=a", "STORE=memory:", "BASE_PATH=//"}, badBasePath("//")},
 		{[]string{"NAMESPACE=a", "STORE=memory:", "BASE_PATH=/a/../b"}, badBasePath("/a/../b")},
 		{[]string{"NAMESPACE=a", "STORE=memory:", "BASE_PATH=/v1,/v 2"}, badBasePath("/v 2")},

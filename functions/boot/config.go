@@ -98,7 +98,7 @@ type Config struct {
 	InterventionsFile string `env:"INTERVENTIONS_FILE"`
 
 	// BackEnd is what answers the requests that the authorizer admits: "weir" is Weir's handler or layer, which decides
-	// limits with a count, and "foreign" any other, which reports the costs to the function forward.
+	// limits with a count, and "foreign" any other, which reports the costs to the function log.
 	BackEnd string `env:"BACK_END, default=foreign"`
 	// Refusal is the form that the gateway responses of a REST API have had since its deployment; see rules.Rules.Refusal. ""
 	// means that there are none.
@@ -176,6 +176,7 @@ func Load(lookup func(string) (string, bool)) (Config, error) {
 var removed = map[string]string{
 	"ALLOW_BYPASS":    "a function without the layer's wrapper script does not start; remove the layer to run it without limits",
 	"DIRECT_REQUESTS": "a request without ORIGIN_SECRET counts by its source address",
+	"EDGE_LIST":       "weir block and the stack infra/edge refuse callers at a distribution, and the setting waf floods",
 	"EVENTS": "set DECISION_SAMPLE, and send the lines of the log: with the function log to Kafka, or with a subscription to " +
 		"Kinesis or Firehose",
 	"EVENTS_SAMPLE":   "set DECISION_SAMPLE",
@@ -185,6 +186,7 @@ var removed = map[string]string{
 	"NOTICE_BUS":      "subscribe your function to the notices in the logs",
 	"REDIS_CLUSTER":   "add ?cluster=true to STORE",
 	"REDIS_IAM_CACHE": "set STORE to rediss://USER@HOST:6379?iam_cache=NAME",
+	"REDIS_IAM_USER":  "set STORE to rediss://USER@HOST:6379?iam_cache=NAME",
 	"SIGN_LINES":      "the lines of notices have no signature",
 	"VIEWER_ADDRESS":  "set ADDRESS to host, cloudfront or hops:N, and ORIGIN_SECRET",
 }

@@ -8,7 +8,7 @@ const KeyReport = "report"
 // MaxReport is the maximum length of the value in bytes.
 const MaxReport = 2048
 
-// Report is the event of a direct invocation of the function [Forward]. Only Report is required. A limit whose value is
+// Report is the event of a direct invocation of the function [Log]. Only Report is required. A limit whose value is
 // missing is not charged. Each event charges, also one that repeats another.
 type Report struct {
 	Report string `json:"report"`
@@ -21,7 +21,7 @@ type Report struct {
 	Bytes *int64 `json:"bytes,omitempty"`
 }
 
-// Reported is the answer of the function [Forward] to a [Report]. The function returns an error only if the store or the
+// Reported is the answer of the function [Log] to a [Report]. The function returns an error only if the store or the
 // records table failed, so that Lambda repeats an asynchronous invocation.
 type Reported struct {
 	Charged bool `json:"charged"`
@@ -36,7 +36,7 @@ const (
 	ReasonNothing = "nothing" // the event has no value for a limit of the request
 )
 
-// These are the members of a JSON line of a stage's access log that the function [Forward] reads.
+// These are the members of a JSON line of a stage's access log that the function [Log] reads.
 // CloudWatch Logs sends the lines by a subscription. API Gateway writes - for a missing value. A line
 // charges the limits that count failures or bytes, but not those that count cost, which only the API knows.
 const (

@@ -438,7 +438,7 @@ func TestDegraded_onError(t *testing.T) {
 	}
 }
 
-// The function forward reads both of its sample events. Their value comes from another deployment. With
+// The function log reads both of its sample events. Their value comes from another deployment. With
 // a value of this deployment, each event charges the limits for which it has a value.
 func TestForward_samples(t *testing.T) {
 	var sample contract.Report
@@ -460,7 +460,7 @@ func TestForward_samples(t *testing.T) {
 	}
 }
 
-// withValue returns an event of the function forward with another value of the authorizer.
+// withValue returns an event of the function log with another value of the authorizer.
 func withValue(t *testing.T, event []byte, sealed, other string) []byte {
 	t.Helper()
 	var logs events.CloudwatchLogsEvent

@@ -140,7 +140,7 @@ func (d *decided) counted(name string) (sum int) {
 	return counts[name]
 }
 
-// report invokes the function forward. In the text of event, %s stands for the sealed value.
+// report invokes the function log. In the text of event, %s stands for the sealed value.
 func (d *decided) report(event, sealed, want string) {
 	d.t.Helper()
 	got, err := d.settle.Invoke(ctx, []byte(strings.Replace(event, "%s", sealed, 1)))
@@ -149,7 +149,7 @@ func (d *decided) report(event, sealed, want string) {
 	}
 }
 
-// lines invokes the function forward with lines of an access log. Equal lines have the same id.
+// lines invokes the function log with lines of an access log. Equal lines have the same id.
 func (d *decided) lines(lines ...string) error {
 	d.t.Helper()
 	var log struct {

@@ -88,10 +88,12 @@ func Read(document []byte, context map[string]string) (Settings, error) {
 var removed = map[string]string{
 	"directRequests": "a request without the secret counts by its source address",
 	"viewerAddress":  "set address to host, cloudfront or hops:N, and the parameter OriginSecret",
+	"cloudfront":     "set waf, and put the stack infra/edge in front: see infra/edge/README.md",
 	"events":         "a decision is a log line; set decisionSample and kafkaBrokers, or subscribe a stream to the logs",
 	"eventsSample":   "set decisionSample",
 	"identity":       "Weir verifies the tokens of issuer, also those of Cognito; for an authorizer that your API has, see infra/ATTACH.md",
 	"provisioned":    "an environment starts when it is needed",
+	"settle":         "Weir's handler and layer decide limits with a count; another back end reports: see functions/SETTLE.md",
 	"tracing":        "the metrics and the dashboard have the latencies",
 	"noticeBus":      "subscribe your function to the notices in the logs: see infra/OPERATIONS.md",
 	"warmWrites":     "raise the warm throughput with the AWS CLI: see Throughput of the table in infra/README.md",

@@ -210,19 +210,19 @@ func TestStack_stages(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	for want, context := range map[string]map[string]string{
-		"-c arch=riscv: want arm64 or x86_64":                                                {"arch": "riscv"},
-		"-c throttle=many: want a whole number of at least 1":                                {"throttle": "many"},
-		"-c logRole=yes: want false or true":                                                 {"logRole": "yes"},
-		"-c maxDelay=2: want a time such as 2s":                                              {"maxDelay": "2"},
-		"-c waf=5: want 0, or at least 10":                                                   {"waf": "5"},
-		"-c stagee=prod: want a setting: ":                                                   {"stagee": "prod"},
-		"-c stage=My_Stage: want lower-case letters":                                         {"stage": "My_Stage"},
-		"-c throttle=0: want a whole number of at least 1":                                   {"throttle": "0"},
-		"-c events=kafka: want nothing; it is no longer a setting; a decision is a log line": {"events": "kafka"},
-		"-c warmWrites=many: want nothing; it is no longer a setting; raise the warm":        {"warmWrites": "many"},
-		"stages: stores=dynamodb: want a setting: ":                                          {"stage": "prod"},
-		"stages: arch: not a setting of a stage; run make":                                   {"stage": "built"},
-		"stages: stage: not a setting of a stage; run make":                                  {"stage": "test"},
+		"-c arch=riscv: want arm64 or x86_64":                                           {"arch": "riscv"},
+		"-c throttle=many: want a whole number of at least 1":                           {"throttle": "many"},
+		"-c logRole=yes: want false or true":                                            {"logRole": "yes"},
+		"-c maxDelay=2: want a time such as 2s":                                         {"maxDelay": "2"},
+		"-c waf=5: want 0, or at least 10":                                              {"waf": "5"},
+		"-c stagee=prod: want a setting: ":                                              {"stagee": "prod"},
+		"-c stage=My_Stage: want lower-case letters":                                    {"stage": "My_Stage"},
+		"-c throttle=0: want a whole number of at least 1":                              {"throttle": "0"},
+		"-c cloudfront=true: want nothing; it is no longer a setting; set waf, and put": {"cloudfront": "true"},
+		"-c warmWrites=many: want nothing; it is no longer a setting; raise the warm":   {"warmWrites": "many"},
+		"stages: stores=dynamodb: want a setting: ":                                     {"stage": "prod"},
+		"stages: arch: not a setting of a stage; run make":                              {"stage": "built"},
+		"stages: stage: not a setting of a stage; run make":                             {"stage": "test"},
 	} {
 		_, err := stack.Read([]byte(`{"prod": {"stores": "dynamodb"}, "test": {"stage": "other"}, "built": {"arch": "x86_64"}}`),
 			context)

@@ -178,8 +178,9 @@ line 8: rules[3].headers.x-star: got "a*b", want ` + wantValues,
 	"headers_value": `line 1: rules[0].headers.mcp-name[1]: got "=?Base64?c2VhcmNo?=", want the decoded value
 line 1: rules[0].headers.x-plan[0]: got " gold", want a value without spaces around it and control characters; no field has one
 line 1: rules[0].headers.x-plan[1]: got "a\x01", want a value without spaces around it and control characters; no field has one`,
-	"cost_field": `line 1: rules[0].limits.free.cost_field: unknown field: a back end reports costs in Weir-Cost, or "from" reads them from ` +
-		`its answer`,
+	"cost_field": "line 1: rules[0].edge: unknown field: weir block and the stack infra/edge refuse callers at a distribution, and the " +
+		"setting waf floods\nline 1: rules[0].limits.free.cost_field: unknown field: a back end reports costs in Weir-Cost, or \"from\" " +
+		"reads them from its answer",
 	"unknown_field": `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, tiers, default_tier, ` +
 		`mode, version, regions, ignore_case, ignore_suffix, ignore_parameters, backslash_is_slash, refusal, ` +
 		`overrides, exempt, usage`,

@@ -180,11 +180,11 @@ func Execute(ctx context.Context, root *cobra.Command, args []string, stdout, st
 }
 
 // wasRemoved returns the removed command or flag that a command line has, and what to do instead. The annotations of the
-// root command list them, such as "rules publish --after".
+// root command list them, such as "rules publish --after", and "--edge" for a flag of any command.
 func wasRemoved(root *cobra.Command, args []string) (name, instead string) {
 	for name, instead := range root.Annotations {
-		path, flag, _ := strings.Cut(name, " --")
-		called := strings.HasPrefix(strings.Join(args, " ")+" ", path+" ")
+		path, flag, _ := strings.Cut(" "+name, " --")
+		called := strings.HasPrefix(" "+strings.Join(args, " ")+" ", path+" ")
 		given := func(arg string) bool { word, _, _ := strings.Cut(arg, "="); return word == "--"+flag }
 		if called && (flag == "" || slices.ContainsFunc(args, given)) {
 			return name, instead

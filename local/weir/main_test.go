@@ -162,6 +162,7 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
+		"--edge: no longer exists; weir block and the":     {"check", "x", "--edge"},
 		"hash: no longer exists; weir usage prints":        {"hash", "user:alice"},
 		"rules rollback: no longer exists; weir rules get": {"rules", "rollback", "--to", "7"},
 		"why --stack: no longer exists; the stack has":     {"why", "user:hash", "--stack=prod"},

@@ -72,6 +72,7 @@ func (o *object) required(key string) *node {
 // removed are fields of earlier versions, with what to do instead.
 var removed = map[string]string{
 	"cost_field": `a back end reports costs in Weir-Cost, or "from" reads them from its answer`,
+	"edge":       "weir block and the stack infra/edge refuse callers at a distribution, and the setting waf floods",
 }
 
 // done reports every member whose name the reader does not support.
