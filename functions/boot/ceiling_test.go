@@ -63,7 +63,7 @@ func TestEnvironment_ceiling(t *testing.T) {
 // environmentOver returns the environment of a function with a document, over an empty store.
 func environmentOver(t *testing.T, store, document string) *lambdahttp.Environment {
 	t.Helper()
-	variables := []string{"NAMESPACE=test-" + rand.Text(), "STORE_TIMEOUT=950ms", "WEIR_LOCAL=true",
+	variables := []string{"NAMESPACE=test-" + rand.Text(), "WEIR_LOCAL=true",
 		"RULES_FILE=" + write(t, "rules.json", document), "JWKS=../../events/jwks.json", "JWT_ISSUER=" + samples.Issuer,
 		"JWT_AUDIENCE=" + samples.Audience, "JWT_ALGORITHMS=ES256"}
 	switch store {
@@ -85,7 +85,7 @@ func environmentOver(t *testing.T, store, document string) *lambdahttp.Environme
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = closing() })
-	return storetest.Must(c.Environment(t.Context(), opened, boot.Options{Logger: slog.New(slog.DiscardHandler),
+	return storetest.Must(c.Environment(t.Context(), storetest.Waiting(opened), boot.Options{Logger: slog.New(slog.DiscardHandler),
 		Clock: func() time.Time { return noon }}))
 }
 

@@ -43,7 +43,6 @@ func newSite(t *testing.T, store string) *site {
 	client, table := recordstest.Table(t, nil)
 	s := &site{t: t, now: noon, client: client, variables: []string{
 		"RECORDS_TABLE=" + table, "DYNAMODB_ENDPOINT=" + storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), "WEIR_LOCAL=true",
-		"STORE_TIMEOUT=900ms",
 	}}
 	if store == "redis" {
 		s.variables = append(s.variables, "STORE="+storetest.Server(t, "redis", "REDIS_URL"))
@@ -121,12 +120,13 @@ func (s *site) start(document string, commit int) {
 		variables = append(variables, fmt.Sprint("RULES_VERSION=", noon.Unix()-1000+int64(commit)))
 	}
 	c := load(s.t, variables...)
+	c.Share(s.client)
 	store, closed, err := c.OpenStore(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = closed() })
-	e, err := c.Environment(s.t.Context(), store, boot.Options{Logger: quiet.Logger, Clock: func() time.Time { return s.now }})
+	e, err := c.Environment(s.t.Context(), storetest.Waiting(store), boot.Options{Logger: quiet.Logger, Clock: func() time.Time { return s.now }})
 	if err != nil {
 		s.t.Fatal(err)
 	}

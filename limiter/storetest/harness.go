@@ -221,4 +221,13 @@ func (Patient) Timeout() time.Duration { return 0 }
 // ConnectTimeout implements limiter.Remote.
 func (Patient) ConnectTimeout(algo.Instant) time.Duration { return time.Hour }
 
-var _ limiter.Remote = Patient{}
+// Waiting returns a store whose decisions wait for each answer of a server, however long it takes. A Local store stays as it is.
+func Waiting(s limiter.Store) limiter.Store {
+	if _, ok := s.(limiter.Local); ok {
+		return s
+	}
+	return struct {
+		limiter.Store
+		Patient
+	}{s, Patient{}}
+}

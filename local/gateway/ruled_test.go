@@ -39,6 +39,7 @@ var opened = time.Date(2100, 1, 31, 23, 0, 0, 0, time.UTC)
 // followed by the id of the caller's record.
 type ruled struct {
 	limiter.Store
+	storetest.Patient
 
 	records caller.KeyRecords
 	kind    gateway.Kind
@@ -84,7 +85,6 @@ func newRuled(t *testing.T, store limiter.Store, kind gateway.Kind, document str
 		t.Fatal(err)
 	}
 	r := &ruled{Store: store, records: keys{}, kind: kind, rules: parsed, now: opened}
-	r.warmUp(t)
 	logger := slog.New(slog.DiscardHandler)
 	recorder := telemetry.New(&r.metrics, "dev", nil)
 	recorder.Rules(r.now, 1, time.Time{}, parsed.Labels(), parsed.Exemptions())
@@ -136,20 +136,6 @@ func openStore(t *testing.T, kind string) limiter.Store {
 	}
 	t.Cleanup(func() { _ = closeStore() })
 	return store
-}
-
-// warmUp makes a charge and a refund without a deadline, because the first calls to a new server
-// can exceed a decision's deadline.
-func (r *ruled) warmUp(t *testing.T) {
-	t.Helper()
-	charges, results := []limiter.Charge{{Subject: limiter.User("warm-up"), Limit: storetest.Limit(t, "warm-up",
-		algo.Rate{Requests: 1, Window: time.Minute}), Cost: 1}}, make([]algo.Result, 1)
-	if _, err := r.Store.Take(t.Context(), algo.InstantOf(r.now), charges[0].Subject, charges, results); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Settle(t.Context(), algo.InstantOf(r.now), charges[0].Subject, charges, results, 0); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func times(n, status int) []int { return slices.Repeat([]int{status}, n) }
