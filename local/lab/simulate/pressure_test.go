@@ -33,7 +33,7 @@ func TestPressure_hotItem(t *testing.T) {
 			6 * time.Second},
 	}
 	// at the second rate, the reads of 600 environments are throttled too
-	for rate, length := range map[float64]time.Duration{2000: 9 * time.Second, 20_000: 10 * time.Second} {
+	for rate, length := range map[float64]time.Duration{2000: 9 * time.Second, 20_000: 30 * time.Second} {
 		for name, small := range map[string]algo.Rate{
 			"600 a minute, fixed":  {Requests: 600, Window: time.Minute, Algorithm: algo.FixedWindow},
 			"600 a minute":         {Requests: 600, Window: time.Minute, Algorithm: algo.SlidingWindow},
