@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
@@ -26,13 +27,13 @@ type Admitted struct {
 	Event []byte
 
 	w       http.ResponseWriter
-	counted bool     // w reads the status, the cost fields and the body of the answer
-	costs   []string // the cost field, if a limit of the rules counts costs
+	counted bool // w reads the status, the cost field and the body of the answer
+	cost    bool // a limit of the rules counts costs, so the answer loses the cost field
 	event   *proxyEvent
 }
 
 // Answered converts payload, the answer of the function, into the answer for the host. It adds the fields of the decision
-// that apply to it (see [httplimit.Yield]), and removes the cost fields. All other members keep their values. A payload
+// that apply to it (see [httplimit.Yield]), and removes the cost field. All other members keep their values. A payload
 // that is no answer to a host stays unchanged.
 func (a *Admitted) Answered(payload []byte) []byte {
 	full := parseAnswer(payload, a.implied)
@@ -97,8 +98,9 @@ func (a *Admitted) amended(f *fullAnswer) []byte {
 	if a.counted {
 		a.read(f.content())
 	}
-	for _, o := range []object{f.headers, f.lists} {
-		o.remove(sameField(a.costs))
+	if a.cost {
+		f.headers.remove(sameField(limiter.CostField))
+		f.lists.remove(sameField(limiter.CostField))
 	}
 	if f.rejected {
 		return f.text()
@@ -122,7 +124,7 @@ func (a *Admitted) other(payload []byte) []byte {
 		return payload
 	}
 	if body[0] != '"' {
-		body = []byte(`"` + escapes.Replace(string(body)) + `"`)
+		body = encoded(string(body))
 	}
 	f := &fullAnswer{members: object{"statusCode": []byte("200"), "body": body}, headers: object{"content-type": []byte(`"application/json"`)}}
 	if full := f.with(fields, false); len(full) <= MaxAnswer {
@@ -130,9 +132,6 @@ func (a *Admitted) other(payload []byte) []byte {
 	}
 	return payload
 }
-
-// escapes are those of JSON in a string.
-var escapes = strings.NewReplacer(`"`, `\"`, `\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`)
 
 // list reports whether the host reads lists of values from an answer. A load balancer reads either lists or
 // single values, and its events have the same form.
@@ -224,8 +223,7 @@ func (f *fullAnswer) content() io.Reader {
 
 // has reports whether the answer has a header field, whatever its spelling.
 func (f *fullAnswer) has(field string) bool {
-	is := sameField([]string{field})
-	return slices.ContainsFunc(slices.Concat(slices.Collect(maps.Keys(f.headers)), slices.Collect(maps.Keys(f.lists))), is)
+	return slices.ContainsFunc(slices.Concat(slices.Collect(maps.Keys(f.headers)), slices.Collect(maps.Keys(f.lists))), sameField(field))
 }
 
 // with returns the text with added header fields, except those that the answer has. If list is true, they are in
@@ -235,19 +233,19 @@ func (f *fullAnswer) with(fields http.Header, list bool) []byte {
 	if list {
 		into = &f.lists
 	}
-	*into = maps.Clone(*into)
-	for name, values := range spelled(fields) {
+	added := object{}
+	for name, value := range joined(spelled(fields)) {
 		if before.has(name) {
 			continue
 		}
-		if *into == nil {
-			*into = object{}
-		}
-		value := any(strings.Join(values, ", "))
+		added[name] = encoded(value)
 		if list {
-			value = []any{value}
+			added[name] = encoded([]string{value})
 		}
-		(*into)[name] = encoded(value)
+	}
+	if len(added) > 0 {
+		maps.Copy(added, *into)
+		*into = added
 	}
 	full := f.text()
 	if len(full) > MaxAnswer {

@@ -154,7 +154,9 @@ func decisionOf(context map[string]string) (answer httplimit.Answer, ok bool) {
 	if context[keyWeir] != decisionAllowed {
 		return answer, false
 	}
-	return httplimit.AnswerOf(func(field string) string { return context[fieldKeys[field]] }), true
+	answer = httplimit.AnswerOf(func(field string) string { return context[fieldKeys[field]] })
+	answer.Over = context[keyOver]
+	return answer, true
 }
 
 // policy returns the policy of a result, for all paths of the stage. This is safe, because API Gateway does not

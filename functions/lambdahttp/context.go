@@ -22,18 +22,9 @@ type authorized struct {
 	JWT    struct {
 		Claims map[string]json.RawMessage `json:"claims"`
 	} `json:"jwt"`
-	Lambda map[string]json.RawMessage `json:"lambda"` // with payload 2.0, of a Lambda authorizer
-	IAM    struct {
-		UserARN string `json:"userArn"`
-		Cognito struct {
-			IdentityID string   `json:"identityId"`
-			AMR        []string `json:"amr"` // how the identity was authenticated
-		} `json:"cognitoIdentity"`
-	} `json:"iam"`
+	Lambda map[string]json.RawMessage                                    `json:"lambda"` // with payload 2.0, of a Lambda authorizer
+	IAM    events.APIGatewayV2HTTPRequestContextAuthorizerIAMDescription `json:"iam"`
 }
-
-// certificate is the client certificate of mutual TLS.
-type certificate = events.APIGatewayV2HTTPRequestContextAuthenticationClientCert
 
 // unauthenticated marks the guests of an identity pool.
 const unauthenticated = "unauthenticated"
@@ -51,18 +42,21 @@ func (e *proxyEvent) verified(names caller.ClaimNames) (*caller.Claims, error) {
 	var own map[string]json.RawMessage
 	_ = json.Unmarshal(c.Authorizer, &a)   // members of other types are the owner's
 	_ = json.Unmarshal(c.Authorizer, &own) // null without an authorizer
-	identity, arn, by := c.Identity.CognitoID, c.Identity.UserARN, c.Identity.Certificate
-	if c.Identity.CognitoType == unauthenticated {
+	identity, arn, by := c.Identity.CognitoIdentityID, c.Identity.UserArn, c.Authentication.ClientCert
+	if cert := c.Identity.ClientCert; cert != nil {
+		by.SubjectDN, by.IssuerDN, by.SerialNumber = cert.SubjectDN, cert.IssuerDN, cert.SerialNumber
+	}
+	if c.Identity.CognitoAuthenticationType == unauthenticated {
 		identity, arn = "", ""
 	}
 	var claims caller.Claims
 	switch {
 	case e.host() == httpAPI:
-		identity, arn, by = a.IAM.Cognito.IdentityID, a.IAM.UserARN, c.Authentication.ClientCert
+		identity, arn = a.IAM.CognitoIdentity.IdentityID, a.IAM.UserARN
 		if arn == "" && e.functionURL() {
 			return nil, errNobody
 		}
-		if slices.Contains(a.IAM.Cognito.AMR, unauthenticated) {
+		if slices.Contains(a.IAM.CognitoIdentity.AMR, unauthenticated) {
 			identity, arn = "", ""
 		}
 		if a.JWT.Claims != nil {

@@ -200,8 +200,8 @@ type decided struct {
 
 // ServeHTTP reports the decision with less remaining.
 func (d decided) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if d.from.over != "" {
-		r = httplimit.SetOver(r, d.from.over)
+	if over := d.from.answer.Over; over != "" {
+		r = httplimit.SetOver(r, over)
 	}
 	own, err := strconv.ParseInt(w.Header().Get(httplimit.RemainingField), 10, 64)
 	if remaining, none := strconv.ParseInt(d.from.answer.Remaining, 10, 64); err != nil || none == nil && remaining < own {

@@ -135,8 +135,8 @@ func forward(w http.ResponseWriter, r *http.Request) {
 	x, _ := r.Context().Value(exchangeKey{}).(*exchange)
 	x.called = true
 	a := &Admitted{Event: x.payload, w: w, counted: httplimit.Counted(r.Context()), event: x.event}
-	if slices.Contains(x.rules.Current().Counts(), limiter.CountCost) {
-		a.costs = []string{limiter.CostField}
+	a.cost = slices.Contains(x.rules.Current().Counts(), limiter.CountCost)
+	if a.cost {
 		r.Header.Del(limiter.CostField)
 	}
 	if len(r.Header) != x.fields || r.Header.Get(httplimit.OverField) != "" {
@@ -180,11 +180,7 @@ func parseWithoutBody(payload []byte) (*proxyEvent, error) {
 	if _, mismatch := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !mismatch {
 		return nil, errMalformed // err can contain text from a client
 	}
-	method, path := event.HTTPMethod, event.Path
-	if event.host() == httpAPI {
-		method, path = event.RequestContext.HTTP.Method, event.RawPath
-	}
-	switch {
+	switch method, path := event.target(); {
 	case event.MethodARN != "" || event.RouteARN != "":
 		return nil, ErrForeign
 	case method != "" && path != "":
@@ -208,7 +204,7 @@ func (e *proxyEvent) withHeader(payload []byte, h http.Header) []byte {
 			continue
 		}
 		fields.remove(func(name string) bool { _, ok := h[http.CanonicalHeaderKey(name)]; return !ok })
-		fields.remove(sameField([]string{httplimit.OverField}))
+		fields.remove(sameField(httplimit.OverField))
 		if over != "" {
 			fields[strings.ToLower(httplimit.OverField)] = encoded(value)
 		}

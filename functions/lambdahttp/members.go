@@ -55,9 +55,7 @@ func unquoted(text []byte) string {
 	return value
 }
 
-// sameField returns a function that reports whether a name is that of one of the header fields, whatever its spelling.
-func sameField(fields []string) func(name string) bool {
-	return func(name string) bool {
-		return slices.ContainsFunc(fields, func(field string) bool { return strings.EqualFold(name, field) })
-	}
+// sameField returns a function that reports whether a name is that of a header field, whatever its spelling.
+func sameField(field string) func(name string) bool {
+	return func(name string) bool { return strings.EqualFold(name, field) }
 }

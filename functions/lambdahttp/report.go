@@ -26,21 +26,19 @@ import (
 
 // report charges what a back end reports about an answer.
 func (f *forwarder) report(ctx context.Context, event *forwardEvent) ([]byte, error) {
-	known := known{status: event.Status, bytes: unknownLength}
-	if event.Bytes != nil {
-		known.bytes = max(unknownLength, *event.Bytes)
-	}
-	var err error
-	known.costs, err = parseCosts(event.Cost)
+	costs, err := parseCosts(event.Cost)
 	if err != nil {
 		return f.invalid(ctx, err)
 	}
-	err = f.charge(ctx, event.Report.Report, &known)
-	reason := reasonOf(err)
-	if err != nil && reason == "" {
+	known := known{costs, event.Status, unknownLength}
+	if event.Bytes != nil {
+		known.bytes = max(unknownLength, *event.Bytes)
+	}
+	reason, err := f.charge(ctx, event.Report.Report, &known)
+	if err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	return json.Marshal(contract.Reported{Charged: err == nil, Reason: reason})
+	return json.Marshal(contract.Reported{Charged: reason == "", Reason: reason})
 }
 
 // invalid counts a report that is not valid, and returns the answer to it.
@@ -91,18 +89,16 @@ func parseCosts(text json.RawMessage) (costs map[string]*int64, err error) {
 	return costs, nil
 }
 
-// errNothing means that an event has no value for a limit of the request.
-var errNothing = errors.New("report: no limit to charge")
-
-// charge charges those limits in a sealed value whose cost is known, by force and at the present instant.
-func (f *forwarder) charge(ctx context.Context, sealed string, known *known) error {
+// charge charges those limits in a sealed value whose cost is known, by force and at the present instant. reason is why it charges
+// nothing in a report that must not be repeated.
+func (f *forwarder) charge(ctx context.Context, sealed string, known *known) (reason string, err error) {
 	now := f.Clock()
 	all, err := f.open(ctx, now, sealed)
-	if err != nil {
-		if errors.Is(err, mac.ErrForged) {
-			f.rejected(1)
-		}
-		return err
+	if errors.Is(err, mac.ErrForged) {
+		f.rejected(1)
+		return contract.ReasonForged, nil
+	} else if err != nil {
+		return "", err
 	}
 	var charges []limiter.Charge
 	found := false
@@ -117,15 +113,15 @@ func (f *forwarder) charge(ctx context.Context, sealed string, known *known) err
 	switch {
 	case !found:
 		f.rejected(len(known.costs))
-		return errNothing
+		return contract.ReasonNothing, nil
 	case len(charges) == 0:
-		return nil
+		return "", nil
 	}
 	d, err := f.Limiter.Take(ctx, now, charges)
 	if err == nil && d.Reason != limiter.ReasonNone {
 		err = fmt.Errorf("the store did not charge it (%s)", d.Reason)
 	}
-	return err
+	return "", err
 }
 
 // cost returns the cost of the answer on a limit. ok is false if it is unknown.
@@ -147,17 +143,6 @@ func (k *known) cost(l *limiter.Limit) (n int64, ok bool) {
 	return 0, false
 }
 
-// reasonOf returns the reason in the answer to a report that must not be repeated.
-func reasonOf(err error) string {
-	switch {
-	case errors.Is(err, mac.ErrForged):
-		return contract.ReasonForged
-	case errors.Is(err, errNothing):
-		return contract.ReasonNothing
-	}
-	return ""
-}
-
 const (
 	// maxLines bounds the uncompressed size of an event of CloudWatch Logs. An event has at most 1 MB of
 	// lines before compression.
@@ -169,13 +154,9 @@ const (
 // chargeLines charges the limits of requests in lines of an access log. An error means that Lambda must repeat the event;
 // what was charged then counts twice.
 func (f *forwarder) chargeLines(ctx context.Context, lines []string) error {
-	var (
-		wg     sync.WaitGroup
-		slots  = make(chan struct{}, reporting)
-		mu     sync.Mutex
-		failed []error
-	)
-	for _, text := range lines {
+	var wg sync.WaitGroup
+	slots, failed := make(chan struct{}, reporting), make([]error, len(lines))
+	for i, text := range lines {
 		sealed, known, err := parseLine(text)
 		if err != nil {
 			_, _ = f.invalid(ctx, err)
@@ -186,15 +167,12 @@ func (f *forwarder) chargeLines(ctx context.Context, lines []string) error {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := f.charge(ctx, sealed, &known); err != nil && reasonOf(err) == "" {
-				mu.Lock()
-				defer mu.Unlock()
-				failed = append(failed, err)
-			}
+			_, failed[i] = f.charge(ctx, sealed, &known)
 		})
 	}
 	wg.Wait()
-	if failed != nil {
+	failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
+	if len(failed) > 0 {
 		return fmt.Errorf("report: %d of %d lines not charged: %w", len(failed), len(lines), failed[0])
 	}
 	return nil

@@ -39,18 +39,12 @@ type proxyEvent struct {
 
 	Headers        map[string]string `json:"headers"`
 	RequestContext struct {
-		APIID      string          `json:"apiId"`
-		DomainName string          `json:"domainName"`
-		Stage      string          `json:"stage"`
-		ELB        json.RawMessage `json:"elb"`
-		Authorizer json.RawMessage `json:"authorizer"` // contains whatever an authorizer returned
-		Identity   struct {
-			SourceIP    string      `json:"sourceIp"`
-			UserARN     string      `json:"userArn"`
-			CognitoID   string      `json:"cognitoIdentityId"`
-			CognitoType string      `json:"cognitoAuthenticationType"`
-			Certificate certificate `json:"clientCert"`
-		} `json:"identity"`
+		APIID          string                                               `json:"apiId"`
+		DomainName     string                                               `json:"domainName"`
+		Stage          string                                               `json:"stage"`
+		ELB            json.RawMessage                                      `json:"elb"`
+		Authorizer     json.RawMessage                                      `json:"authorizer"` // contains whatever an authorizer returned
+		Identity       events.APIGatewayRequestIdentity                     `json:"identity"`
 		Authentication events.APIGatewayV2HTTPRequestContextAuthentication  `json:"authentication"`
 		HTTP           events.APIGatewayV2HTTPRequestContextHTTPDescription `json:"http"`
 	} `json:"requestContext"`
@@ -83,36 +77,36 @@ func (e *proxyEvent) host() host {
 	return restAPI
 }
 
+// target returns the method and the path of the request, as the host writes them.
+func (e *proxyEvent) target() (method, path string) {
+	if e.host() == httpAPI {
+		return e.RequestContext.HTTP.Method, e.RawPath
+	}
+	return e.HTTPMethod, e.Path
+}
+
 // request converts the event to an http.Request with its delivery in the context.
 func (e *proxyEvent) request(ctx context.Context, in *Environment, body string) (*http.Request, error) {
-	method, path, query := e.HTTPMethod, e.Path, e.query()
+	method, path := e.target()
 	header := e.header()
-	if e.host() == httpAPI {
-		method, path, query = e.RequestContext.HTTP.Method, e.RawPath, e.RawQuery
-		if len(e.Cookies) > 0 {
-			header.Set("Cookie", strings.Join(e.Cookies, "; "))
-		}
-	}
 	if method == "" || !strings.HasPrefix(path, "/") {
 		return nil, errors.New("unsupported event: no method or path")
 	}
-	address := e.address(header)
 	prefixes := e.prefixes(in.basePaths(e.RequestContext.DomainName))
-	u, malformed := e.url(path, prefixes, query)
+	u, malformed := e.url(path, prefixes)
 	below := e.path(path).Below(prefixes)
 	var texts map[string]string
 	if in.BehindAuthorizer {
 		texts = e.authorizerContext()
 	}
 	answer, decided := decisionOf(texts)
-	ctx = withDelivery(ctx, delivery{decided: decided, answer: answer, over: texts[keyOver], path: &below, malformed: malformed != nil,
-		event: e})
+	ctx = context.WithValue(ctx, deliveryKey{}, delivery{decided: decided, answer: answer, path: &below, malformed: malformed != nil, event: e})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	r.URL, r.Header, r.Host, r.RequestURI = u, header, header.Get("Host"), u.RequestURI()
-	r.RemoteAddr = netip.AddrPortFrom(address, 0).String()
+	r.RemoteAddr = netip.AddrPortFrom(e.address(header), 0).String()
 	return r, nil
 }
 
@@ -174,9 +168,9 @@ func (e *proxyEvent) path(passed string) rules.Path {
 
 // url returns the URL for the router: the path as the host passes it on, without its prefix. The error means that
 // a percent-encoding is malformed.
-func (e *proxyEvent) url(passed string, prefixes []string, query string) (*url.URL, error) {
+func (e *proxyEvent) url(passed string, prefixes []string) (*url.URL, error) {
 	passed = rules.TrimPrefix(passed, prefixes)
-	u := &url.URL{Path: passed, RawQuery: query}
+	u := &url.URL{Path: passed, RawQuery: e.query()}
 	if e.decoded() {
 		return u, nil
 	}
@@ -188,8 +182,11 @@ func (e *proxyEvent) url(passed string, prefixes []string, query string) (*url.U
 	return u, err
 }
 
-// query returns the query of a payload 1.0. API Gateway decodes the query; a load balancer does not.
+// query returns the query. With payload 1.0, API Gateway decodes it; a load balancer does not.
 func (e *proxyEvent) query() string {
+	if e.host() == httpAPI {
+		return e.RawQuery
+	}
 	values := url.Values(e.MultiQuery)
 	if len(values) == 0 {
 		values = url.Values{}
@@ -220,7 +217,8 @@ func (e *bodyEvent) body() (string, error) {
 	return string(b), nil
 }
 
-// header returns the header of an event. The event has one value or a list of values for each name, or both.
+// header returns the header of an event. Payload 2.0 has one value for each name, and cookies apart. Payload 1.0 has one value or
+// a list of values for each name, or both.
 func (e *proxyEvent) header() http.Header {
 	h := make(http.Header, max(len(e.Headers), len(e.MultiHeaders)))
 	for name, values := range e.MultiHeaders {
@@ -233,13 +231,15 @@ func (e *proxyEvent) header() http.Header {
 	for name, value := range e.Headers {
 		h.Add(name, value)
 	}
+	if len(e.Cookies) > 0 {
+		h.Set("Cookie", strings.Join(e.Cookies, "; "))
+	}
 	return h
 }
 
 // delivery contains what a host reports about a request but an http.Request cannot contain.
 type delivery struct {
 	decided bool             // an authorizer has charged and allowed the request
-	over    string           // httplimit.Answer.Over of the authorizer's decision
 	answer  httplimit.Answer // of the authorizer's decision; can have no fields
 	path    *rules.Path      // path as the host delivers it; nil if the request is not from an event
 	// malformed reports a malformed percent-encoding. The URL of the request then has no path.
@@ -248,10 +248,6 @@ type delivery struct {
 }
 
 type deliveryKey struct{}
-
-func withDelivery(ctx context.Context, d delivery) context.Context {
-	return context.WithValue(ctx, deliveryKey{}, d)
-}
 
 func deliveryOf(ctx context.Context) delivery {
 	d, _ := ctx.Value(deliveryKey{}).(delivery)

@@ -44,22 +44,19 @@ func (r *response) event(request *proxyEvent) any {
 	body, base64 := r.text()
 	switch request.host() {
 	case httpAPI:
-		cookies := r.sent["Set-Cookie"]
-		delete(r.sent, "Set-Cookie")
-		return events.APIGatewayV2HTTPResponse{StatusCode: r.status, Headers: joined(r.sent), Cookies: cookies, Body: body,
-			IsBase64Encoded: base64}
+		headers, cookies := r.single()
+		return events.APIGatewayV2HTTPResponse{StatusCode: r.status, Headers: headers, Cookies: cookies, Body: body, IsBase64Encoded: base64}
 	case loadBalancer:
 		answer := events.ALBTargetGroupResponse{StatusCode: r.status, StatusDescription: fmt.Sprintf("%d %s", r.status,
 			http.StatusText(r.status)), Body: body, IsBase64Encoded: base64}
 		if len(request.MultiHeaders) > 0 { // the target group has multi-value headers enabled
 			answer.MultiValueHeaders = r.sent
-		} else {
-			cookies := r.sent["Set-Cookie"]
-			delete(r.sent, "Set-Cookie")
-			answer.Headers = joined(r.sent)
-			for i, cookie := range cookies {
-				answer.Headers[spelling("Set-Cookie", i)] = cookie
-			}
+			return answer
+		}
+		var cookies []string
+		answer.Headers, cookies = r.single()
+		for i, cookie := range cookies {
+			answer.Headers[spelling("Set-Cookie", i)] = cookie
 		}
 		return answer
 	default:
@@ -76,10 +73,15 @@ const StreamDelimiter = "\x00\x00\x00\x00\x00\x00\x00\x00"
 
 func (r *response) stream() ([]byte, error) {
 	r.WriteHeader(http.StatusOK)
-	cookies := r.sent["Set-Cookie"]
+	headers, cookies := r.single()
+	return io.ReadAll(&events.LambdaFunctionURLStreamingResponse{StatusCode: r.status, Headers: headers, Cookies: cookies, Body: &r.body})
+}
+
+// single returns the header with one value for each name, and the cookies, which cannot be joined in one value (RFC 6265, 3).
+func (r *response) single() (headers map[string]string, cookies []string) {
+	cookies = r.sent["Set-Cookie"]
 	delete(r.sent, "Set-Cookie")
-	return io.ReadAll(&events.LambdaFunctionURLStreamingResponse{StatusCode: r.status, Headers: joined(r.sent), Cookies: cookies,
-		Body: &r.body})
+	return joined(r.sent), cookies
 }
 
 // text returns the body. It encodes the body in base64 if it is not text.
@@ -116,8 +118,7 @@ func joined(h http.Header) map[string]string {
 // spelling returns a header name in the i-th combination of upper and lower case. With it, an answer to
 // a load balancer that accepts only one value for each name can still set several cookies: each cookie
 // gets another spelling of Set-Cookie. The load balancer treats two spellings as two names, and clients
-// ignore the case. Cookies cannot be joined in one value (RFC 6265, 3). A name with n letters has 2^n
-// spellings.
+// ignore the case. A name with n letters has 2^n spellings.
 func spelling(name string, i int) string {
 	b := []byte(name)
 	for at, c := range b {
