@@ -20,7 +20,7 @@ import (
 // line. Start writes metrics to standard output, and logs each message at most once a second.
 func Start(function func(*lambdahttp.Environment) lambda.Handler) {
 	Run(slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler())), func(logger *slog.Logger) (any, error) {
-		e, err := open(context.Background(), os.LookupEnv, logger)
+		_, e, err := open(context.Background(), os.LookupEnv, logger, Config.Environment)
 		if err != nil {
 			return nil, err
 		}
@@ -38,19 +38,14 @@ func Run(logger *slog.Logger, open func(*slog.Logger) (any, error)) {
 	lambda.Start(function)
 }
 
-// open returns a complete environment. Its connections stay open until the process ends.
-func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger) (*lambdahttp.Environment, error) {
-	c, store, err := loadStore(ctx, lookup, logger)
-	if err != nil {
-		return nil, err
-	}
-	return c.start(ctx, store, Options{Logger: logger, Metrics: os.Stdout}, Config.Environment)
-}
+// create is Config.Environment, or Config.LogEnvironment.
+type create = func(Config, context.Context, limiter.Store, Options) (*lambdahttp.Environment, error)
 
-// loadStore loads the configuration of a function, and opens its store. It logs an error if Lambda drops the metrics of
-// the function.
-func loadStore(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger) (c Config, store limiter.Store, err error) {
-	c, err = Load(lookup)
+// open loads the configuration of a function, and returns its environment. The connections stay open until the process ends.
+// It logs an error if Lambda drops the metrics of the function.
+func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, create create) (Config, *lambdahttp.Environment,
+	error) {
+	c, err := Load(lookup)
 	if err != nil {
 		return c, nil, err
 	}
@@ -58,22 +53,24 @@ func loadStore(ctx context.Context, lookup func(string) (string, bool), logger *
 		logger.Error(contract.VariableLogLevel + ": Lambda drops all metrics of Weir at this level (got " + level +
 			", want INFO); set ApplicationLogLevel of the function to INFO")
 	}
-	store, _, err = c.OpenStore(ctx)
-	return c, store, err
+	store, _, err := c.OpenStore(ctx)
+	if err != nil {
+		return c, nil, err
+	}
+	e, err := c.start(ctx, store, Options{Logger: logger, Metrics: os.Stdout}, create)
+	return c, e, err
 }
 
 // start returns an environment with store, which create creates, and opens its connections. All its calls together may take as
 // long as the first decision of an environment.
-func (c Config) start(ctx context.Context, store limiter.Store, o Options,
-	create func(Config, context.Context, limiter.Store, Options) (*lambdahttp.Environment, error)) (*lambdahttp.Environment, error) {
+func (c Config) start(ctx context.Context, store limiter.Store, o Options, create create) (*lambdahttp.Environment, error) {
 	ctx, cancel := context.WithTimeout(ctx, resilient.FirstTimeout)
 	defer cancel()
 	e, err := create(c, ctx, store, o)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		c.warm(ctx, store, e)
 	}
-	c.warm(ctx, store, e)
-	return e, nil
+	return e, err
 }
 
 // warm opens the connections of an environment. It only logs errors, because the store can recover

@@ -19,10 +19,10 @@ func Layer(lookup func(string) (string, bool)) func(context.Context, *slog.Logge
 			return nil, errSnapStart
 		}
 		read := map[string]bool{}
-		e, err := open(ctx, func(name string) (string, bool) {
+		_, e, err := open(ctx, func(name string) (string, bool) {
 			read[name] = true
 			return lookup(layerVariable(name))
-		}, logger)
+		}, logger, Config.Environment)
 		if err == nil {
 			return e, nil
 		}

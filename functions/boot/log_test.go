@@ -38,7 +38,7 @@ func TestConfig_LogEnvironment(t *testing.T) {
 	if err := verify("mars-north-1"); !errors.Is(err, mac.ErrForged) { // a replica of a global table has the same key
 		t.Errorf("another region: got %v, want %v", err, mac.ErrForged)
 	}
-	got, err := lambdahttp.NewForward(e, nil).Invoke(t.Context(), []byte(`{"report":"x.y","cost":1}`))
+	got, err := lambdahttp.NewLog(e, nil).Invoke(t.Context(), []byte(`{"report":"x.y","cost":1}`))
 	if err != nil || string(got) != `{"charged":false,"reason":"forged"}` {
 		t.Errorf("a forged value: got %s, %v", got, err)
 	}

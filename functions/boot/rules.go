@@ -12,7 +12,6 @@ import (
 
 	"github.com/weir-limits/weir/functions"
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -34,7 +33,14 @@ const unknownAge = time.Hour
 // source, or from the document in the function's bundle.
 func (c Config) rules() (*live.Rules, error) {
 	if c.Local && c.RulesFile != "" && c.RulesFrom == "" {
-		l := live.New(nil, rulesFile{live.File{Path: c.RulesFile, Version: c.RulesVersion}, c.InterventionsFile},
+		read := func(context.Context) ([]byte, error) {
+			text, err := os.ReadFile(c.InterventionsFile)
+			if errors.Is(err, fs.ErrNotExist) { // also without the variable
+				err = nil
+			}
+			return text, err
+		}
+		l := live.New(nil, source{Source: live.File{Path: c.RulesFile, Version: c.RulesVersion}, interventions: read},
 			live.Options{Parse: c.parsing(), Every: fileEvery})
 		return l, inRules(l.Refresh(context.Background(), time.Now()))
 	}
@@ -58,29 +64,30 @@ func (c Config) rules() (*live.Rules, error) {
 		document.Version = 1
 	}
 	table, err := c.records(context.Background())
-	source := rulestore.NewSource(table)
+	from := rulestore.NewSource(table)
 	if c.RulesFrom == contract.RulesDeployment {
-		source = rulestore.NewDeployedSource(table, c.Namespace)
+		from = rulestore.NewDeployedSource(table, c.Namespace)
 	}
-	return live.New(initial, rulesTable{source, document, table}, live.Options{Parse: o, Every: tableEvery}), err
+	read := func(ctx context.Context) ([]byte, error) { return rulestore.ReadInterventions(ctx, table) }
+	return live.New(initial, source{from, document, read}, live.Options{Parse: o, Every: tableEvery}), err
 }
 
-// rulesTable is a live.Source that reads the rules and the interventions in the records table. While the table has no
-// rules, it returns the document in the function's bundle.
-type rulesTable struct {
+// source is a live.Source that adds the interventions of operators. While it has no rules, it returns the document in the
+// function's bundle.
+type source struct {
 	live.Source
-	bundled live.Document
-	table   *records.Table
+	bundled       live.Document
+	interventions func(context.Context) ([]byte, error)
 }
 
 // Document implements live.Source.
-func (t rulesTable) Document(ctx context.Context) (live.Document, error) {
-	d, err := t.Source.Document(ctx)
+func (s source) Document(ctx context.Context) (live.Document, error) {
+	d, err := s.Source.Document(ctx)
 	if errors.Is(err, rulestore.ErrNoRules) {
-		d, err = t.bundled, nil
+		d, err = s.bundled, nil
 	}
 	if err == nil {
-		d.Interventions, d.Unread = rulestore.ReadInterventions(ctx, t.table)
+		d.Interventions, d.Unread = s.interventions(ctx)
 	}
 	return d, err
 }
@@ -149,24 +156,6 @@ func commitTime() int64 {
 		}
 	}
 	return 0
-}
-
-// rulesFile is a live.Source that reads a document on a developer's machine, and the interventions of its operator.
-type rulesFile struct {
-	live.File
-	interventions string // path of the file; "" for none
-}
-
-// Document implements live.Source.
-func (f rulesFile) Document(ctx context.Context) (live.Document, error) {
-	d, err := f.File.Document(ctx)
-	if err == nil && f.interventions != "" {
-		d.Interventions, d.Unread = os.ReadFile(f.interventions)
-		if errors.Is(d.Unread, fs.ErrNotExist) {
-			d.Unread = nil
-		}
-	}
-	return d, err
 }
 
 // countReloads returns an observer that records the rules in force and every rejected document. Until the source has

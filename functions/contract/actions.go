@@ -4,23 +4,10 @@ package contract
 // callers and to read rules, with the keys of the items that it reads as the only leading keys.
 func RecordActions() []string { return []string{"dynamodb:GetItem"} }
 
-// SigningKeyActions returns the IAM actions that the function [Deploy] needs on the
-// records table, with [SigningKeysKey] as the only leading key.
-func SigningKeyActions() []string { return []string{"dynamodb:PutItem"} }
-
-// PublisherActions returns the IAM actions that the function [Deploy] needs on the records table,
-// with [DeployedRulesKey] as the only leading key.
-func PublisherActions() []string { return []string{"dynamodb:PutItem"} }
-
-// SubjectKeyActions returns the IAM actions that a function needs on the records table in addition to
-// [RecordActions], with [SubjectKeyKey] as the only leading key. With them, the first function that
-// starts creates the key of subject hashes.
-func SubjectKeyActions() []string { return []string{"dynamodb:PutItem"} }
-
-// MACKeyActions returns the IAM actions that a function that makes MACs needs on the records table in addition to
-// [RecordActions], with [MACKeyKey] as the only leading key. With them, the first such function creates the key. The
-// functions that verify MACs need only [RecordActions].
-func MACKeyActions() []string { return []string{"dynamodb:PutItem"} }
+// CreateActions returns the IAM actions that a function needs on the records table to write one item, with its key as the only
+// leading key: [Deploy] for [SigningKeysKey] or [DeployedRulesKey], and in addition to [RecordActions] each function for
+// [SubjectKeyKey], and one that makes MACs for [MACKeyKey]. The first function that starts creates a key.
+func CreateActions() []string { return []string{"dynamodb:PutItem"} }
 
 // RulesActions returns the IAM actions that a publisher of rules needs on the records
 // table, with [RulesKeys] as the only leading keys. It also needs [RecordActions] with [DeployedRulesKey].

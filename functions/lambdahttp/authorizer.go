@@ -41,7 +41,7 @@ func NewAuthorizer(e *Environment) lambda.Handler {
 	return authorizer{e, e.gate(func(o *httplimit.Options) {
 		o.Reported = !e.WeirBehind
 		if e.WeirBehind {
-			o.Select = e.selecting(func(c limiter.Charge) bool { return !c.Limit.Count.Settles() })
+			o.Select = e.selecting(false)
 		}
 	})}
 }

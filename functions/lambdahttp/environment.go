@@ -174,7 +174,7 @@ func (e *Environment) gate(adjust func(*httplimit.Options)) *httplimit.Gate {
 // because the authorizer has recorded the request as allowed.
 func (e *Environment) countsGate() *httplimit.Gate {
 	return e.gate(func(o *httplimit.Options) {
-		o.Select = e.selecting(func(c limiter.Charge) bool { return c.Limit.Count.Settles() })
+		o.Select = e.selecting(true)
 		o.Observe = func(_ context.Context, outcome telemetry.Outcome) {
 			if outcome.Class() != telemetry.ClassAllowed {
 				e.Recorder.Record(outcome)
@@ -183,11 +183,11 @@ func (e *Environment) countsGate() *httplimit.Gate {
 	})
 }
 
-// selecting returns a function like Rules.Select that selects only some charges.
-func (e *Environment) selecting(includes func(limiter.Charge) bool) func(context.Context, time.Time, rules.Request) rules.Selection {
+// selecting returns a function like Rules.Select that selects only limits with a count, or only the others.
+func (e *Environment) selecting(counts bool) func(context.Context, time.Time, rules.Request) rules.Selection {
 	return func(ctx context.Context, now time.Time, r rules.Request) rules.Selection {
 		s := e.Rules.Select(ctx, now, r)
-		s.Charges = slices.DeleteFunc(s.Charges, func(c limiter.Charge) bool { return !includes(c) })
+		s.Charges = slices.DeleteFunc(s.Charges, func(c limiter.Charge) bool { return c.Limit.Count.Settles() != counts })
 		return s
 	}
 }

@@ -25,7 +25,7 @@ import (
 )
 
 // report charges what a back end reports about an answer.
-func (f *forwarder) report(ctx context.Context, event *forwardEvent) ([]byte, error) {
+func (f *logReader) report(ctx context.Context, event *logEvent) ([]byte, error) {
 	costs, err := parseCosts(event.Cost)
 	if err != nil {
 		return f.invalid(ctx, err)
@@ -42,13 +42,13 @@ func (f *forwarder) report(ctx context.Context, event *forwardEvent) ([]byte, er
 }
 
 // invalid counts a report that is not valid, and returns the answer to it.
-func (f *forwarder) invalid(ctx context.Context, err error) ([]byte, error) {
+func (f *logReader) invalid(ctx context.Context, err error) ([]byte, error) {
 	f.rejected(1)
 	f.Logger.LogAttrs(ctx, slog.LevelWarn, "report rejected", slog.Any("err", err))
 	return json.Marshal(contract.Reported{Reason: contract.ReasonInvalid})
 }
 
-func (f *forwarder) rejected(n int) {
+func (f *logReader) rejected(n int) {
 	f.Recorder.Settled(telemetry.Settlement{Time: f.Clock(), Rejected: n})
 }
 
@@ -91,7 +91,7 @@ func parseCosts(text json.RawMessage) (costs map[string]*int64, err error) {
 
 // charge charges those limits in a sealed value whose cost is known, by force and at the present instant. reason is why it charges
 // nothing in a report that must not be repeated.
-func (f *forwarder) charge(ctx context.Context, sealed string, known *known) (reason string, err error) {
+func (f *logReader) charge(ctx context.Context, sealed string, known *known) (reason string, err error) {
 	now := f.Clock()
 	all, err := f.open(ctx, now, sealed)
 	if errors.Is(err, mac.ErrForged) {
@@ -153,7 +153,7 @@ const (
 
 // chargeLines charges the limits of requests in lines of an access log. An error means that Lambda must repeat the event;
 // what was charged then counts twice.
-func (f *forwarder) chargeLines(ctx context.Context, lines []string) error {
+func (f *logReader) chargeLines(ctx context.Context, lines []string) error {
 	var wg sync.WaitGroup
 	slots, failed := make(chan struct{}, reporting), make([]error, len(lines))
 	for i, text := range lines {

@@ -82,7 +82,7 @@ func newDecided(t *testing.T, document string) *decided {
 	d.e.Recorder = telemetry.New(&d.metrics, "dev", nil)
 	d.e.MACs = mac.Fixed("dev", []byte("secret"))
 	d.e.Logger = slog.New(slog.NewTextHandler(&d.log, nil))
-	d.settle = lambdahttp.NewForward(d.e, nil)
+	d.settle = lambdahttp.NewLog(d.e, nil)
 	return d
 }
 

@@ -100,7 +100,8 @@ func (e *proxyEvent) request(ctx context.Context, in *Environment, body string) 
 		texts = e.authorizerContext()
 	}
 	answer, decided := decisionOf(texts)
-	ctx = context.WithValue(ctx, deliveryKey{}, delivery{decided: decided, answer: answer, path: &below, malformed: malformed != nil, event: e})
+	d := delivery{decided: decided, answer: answer, path: &below, malformed: malformed != nil, event: e}
+	ctx = context.WithValue(ctx, deliveryKey{}, d)
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -84,7 +84,7 @@ func TestLoad(t *testing.T) {
 			t.Errorf("got the key %x, want %x", key, read)
 		}
 	}
-	calls.Want(t, append(contract.RecordActions(), contract.MACKeyActions()...))
+	calls.Want(t, append(contract.RecordActions(), contract.CreateActions()...))
 	reads.Want(t, contract.RecordActions())
 	for _, key := range calls.Keys() {
 		if key != contract.MACKeyKey {

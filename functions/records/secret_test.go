@@ -41,7 +41,7 @@ func TestLoadSecret(t *testing.T) {
 			t.Errorf("key of a later call: got %x, want %x", key, later)
 		}
 	}
-	calls.Want(t, append(contract.RecordActions(), contract.SubjectKeyActions()...))
+	calls.Want(t, append(contract.RecordActions(), contract.CreateActions()...))
 	for _, key := range calls.Keys() {
 		if key != contract.SubjectKeyKey {
 			t.Errorf("accessed items: got %q, want only the item of the key", key)

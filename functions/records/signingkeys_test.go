@@ -43,7 +43,7 @@ func TestSigningKeys(t *testing.T) {
 	if answer, err := f.Invoke(ctx, []byte(`{"source":"aws.scheduler"}`)); err != nil || !json.Valid(answer) {
 		t.Errorf("answer of the function: got %s, %v; want JSON", answer, err)
 	}
-	function.Want(t, contract.SigningKeyActions())
+	function.Want(t, contract.CreateActions())
 	if !slices.Equal(function.Keys(), []string{contract.SigningKeysKey}) {
 		t.Errorf("written items: got %v, want only the item of the keys", function.Keys())
 	}

@@ -78,7 +78,7 @@ func TestPublisher(t *testing.T) {
 			t.Errorf("publication %d: got %q of version %d, error %v, want %q of version %d", i, d.Content, d.Version, err, want, c.want)
 		}
 	}
-	publisher.Want(t, contract.PublisherActions())
+	publisher.Want(t, contract.CreateActions())
 	if keys := slices.Compact(publisher.Keys()); !slices.Equal(keys, []string{contract.DeployedRulesKey("test")}) {
 		t.Errorf("written items: got %v, want only the item of the namespace", keys)
 	}

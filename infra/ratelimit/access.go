@@ -50,7 +50,7 @@ func (l *Limits) access() access {
 		a.add(l.network.access())
 	}
 	a.permit(l.record(contract.RecordActions(), l.props.recordKeys()...))
-	a.permit(l.newKey(contract.SubjectKeyActions(), contract.SubjectKeyKey))
+	a.permit(l.newKey(contract.CreateActions(), contract.SubjectKeyKey))
 	a.variables[contract.VariableRecordsTable] = l.records.TableName()
 	if len(l.attached) > 0 { // newAttachment sets it on earlier functions
 		a.variables[contract.VariableBehindAuthorizer] = jsii.String("true")

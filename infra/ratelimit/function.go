@@ -105,7 +105,7 @@ func (l *Limits) newAuthorizer() awslambda.Function {
 		Timeout: authorizerTimeout, ReservedConcurrency: l.props.ReservedConcurrency,
 	})
 	if l.props.reporting().Counts {
-		permit(f, l.newKey(contract.MACKeyActions(), contract.MACKeyKey))
+		permit(f, l.newKey(contract.CreateActions(), contract.MACKeyKey))
 	}
 	setVariables(f, map[string]*string{contract.VariableRefusal: jsii.String(l.props.found.Refusal)})
 	if l.props.WeirBehind {

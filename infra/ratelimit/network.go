@@ -74,10 +74,10 @@ func (l *Limits) newVpc() awsec2.IVpc {
 		&awsec2.GatewayVpcEndpointOptions{Service: awsec2.GatewayVpcEndpointAwsService_DYNAMODB()})
 	statements := []*awsiam.PolicyStatementProps{
 		l.record(contract.RecordActions(), l.props.recordKeys()...),
-		l.record(contract.SubjectKeyActions(), contract.SubjectKeyKey),
+		l.record(contract.CreateActions(), contract.SubjectKeyKey),
 	}
 	if l.props.reporting().Counts {
-		statements = append(statements, l.record(contract.MACKeyActions(), contract.MACKeyKey))
+		statements = append(statements, l.record(contract.CreateActions(), contract.MACKeyKey))
 	}
 	for _, statement := range statements {
 		statement.Principals = &[]awsiam.IPrincipal{awsiam.NewStarPrincipal()}

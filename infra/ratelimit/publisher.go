@@ -44,7 +44,7 @@ func (l *Limits) newPublisher(scope constructs.Construct) {
 	within := awscdk.Duration_Seconds(jsii.Number(publishWithin.Seconds()))
 	f := l.newFunction("Publisher", FunctionProps{Bundle: l.Bundle(contract.Deploy), Role: contract.Publisher, Timeout: publisherTimeout}, nil)
 	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{MaxEventAge: within})
-	permit(f, l.record(contract.PublisherActions(), contract.DeployedRulesKey(l.props.Namespace)))
+	permit(f, l.record(contract.CreateActions(), contract.DeployedRulesKey(l.props.Namespace)))
 	l.published = awscdk.NewCustomResource(scope, jsii.String(*l.Node().Id()+"Rules"), &awscdk.CustomResourceProps{
 		ServiceToken: f.FunctionArn(), ResourceType: jsii.String("Custom::WeirRules"), ServiceTimeout: within, Properties: &map[string]any{
 			contract.PropertyTable: l.records.TableName(), contract.PropertyNamespace: l.props.Namespace,

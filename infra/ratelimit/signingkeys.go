@@ -25,7 +25,7 @@ func (l *Limits) newSigningKeys() {
 	}, nil)
 	setVariables(f, map[string]*string{contract.VariableJWKS: jsii.String(l.props.Tokens.JWKS),
 		contract.VariableRecordsTable: l.records.TableName()})
-	permit(f, l.record(contract.SigningKeyActions(), contract.SigningKeysKey))
+	permit(f, l.record(contract.CreateActions(), contract.SigningKeysKey))
 	l.NewAlarm(l, Alarm{"signing-keys", "Three fetches of the issuer's keys in a row failed. Look at the log of the function SigningKeys. " +
 		"The keys of the last fetch stay valid, and tokens signed with newer ones get 401.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
 	// A failed fetch is not retried, because the next one is scheduled soon. Lambda would retry

@@ -16,8 +16,8 @@ func TestStack_privilege(t *testing.T) {
 	logs := []string{"logs:CreateLogStream", "logs:PutLogEvents"}
 	network := []string{"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
 		"ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"}
-	records := slices.Concat(contract.RecordActions(), contract.SubjectKeyActions())
-	publisher := map[string][]string{"LimitsPublisherLogs": logs, "LimitsRecords": contract.PublisherActions()}
+	records := slices.Concat(contract.RecordActions(), contract.CreateActions())
+	publisher := map[string][]string{"LimitsPublisherLogs": logs, "LimitsRecords": contract.CreateActions()}
 	for name, want := range map[string]map[string]map[string][]string{
 		"dynamodb": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
@@ -32,7 +32,7 @@ func TestStack_privilege(t *testing.T) {
 		},
 		"regions-two": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), recordsIn("us-east-1"): contract.RecordActions(),
-				recordsIn("eu-central-1"): contract.SubjectKeyActions(), otherCounters("eu-central-1"): dynamostore.Actions(),
+				recordsIn("eu-central-1"): contract.CreateActions(), otherCounters("eu-central-1"): dynamostore.Actions(),
 				otherCounters("ap-southeast-1"): dynamostore.Actions()},
 		},
 		"everything": {
@@ -40,7 +40,7 @@ func TestStack_privilege(t *testing.T) {
 				"LimitsRecords": records, "*": network},
 			"Handler": {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"},
 				"LimitsRecords": records, "*": network},
-			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": contract.SigningKeyActions()},
+			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": contract.CreateActions()},
 		},
 		"kafka": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},

@@ -19,7 +19,7 @@ func TestStack_regions(t *testing.T) {
 	})
 	last.one(t, "Custom::WeirRules", "")
 	if _, policy := last.one(t, "AWS::IAM::Policy", "LimitsPublisherRole"); !sameActions(allowed(t, last, policy)[recordsIn("us-east-1")],
-		contract.PublisherActions()) {
+		contract.CreateActions()) {
 		t.Errorf("the publisher: got %s, want the permission to write the rules into the replica", text(t, policy.Properties))
 	}
 	for name, owner := range map[string]bool{"regions": true, "regions-two": false} {

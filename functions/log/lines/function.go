@@ -38,7 +38,7 @@ func Start(open Open) {
 // New returns the function. Without a Sender, it ignores lines of decisions.
 func New(e *lambdahttp.Environment, to Sender) lambda.Handler {
 	if to == nil {
-		return lambdahttp.NewForward(e, nil)
+		return lambdahttp.NewLog(e, nil)
 	}
-	return lambdahttp.NewForward(e, to.Send)
+	return lambdahttp.NewLog(e, to.Send)
 }

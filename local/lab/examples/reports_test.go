@@ -89,7 +89,7 @@ func TestExamples_report(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := lambdahttp.NewForward(e, nil).Invoke(t.Context(), reported)
+	answer, err := lambdahttp.NewLog(e, nil).Invoke(t.Context(), reported)
 	if err != nil || string(answer) != `{"charged":true}` {
 		t.Errorf("log: got %s and %v for %s, want the report charged", answer, err, reported)
 	}

@@ -11,23 +11,23 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// NewForward returns the function behind the subscriptions of logs. It charges limits of requests behind a REST API's
+// NewLog returns the function behind the subscriptions of logs. It charges limits of requests behind a REST API's
 // authorizer, from lines of the stage's access log. Back ends invoke it with a contract.Report. It passes lines of decisions and notices
 // to send, unless send is nil. e needs Limiter, Clock, Logger, Recorder and MACs.
 //
 // The function returns an error only if the store, the records table or send failed. If the event is repeated, what was
 // charged counts twice.
-func NewForward(e *Environment, send func(ctx context.Context, lines [][]byte) error) lambda.Handler {
-	return &forwarder{e, send}
+func NewLog(e *Environment, send func(ctx context.Context, lines [][]byte) error) lambda.Handler {
+	return &logReader{e, send}
 }
 
-type forwarder struct {
+type logReader struct {
 	*Environment
 
 	send func(context.Context, [][]byte) error
 }
 
-type forwardEvent struct {
+type logEvent struct {
 	contract.Report
 
 	Cost    json.RawMessage `json:"cost"` // replaces that of the Report
@@ -37,8 +37,8 @@ type forwardEvent struct {
 }
 
 // Invoke implements lambda.Handler.
-func (f *forwarder) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
-	var event forwardEvent
+func (f *logReader) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
+	var event logEvent
 	if err := json.Unmarshal(payload, &event); err != nil {
 		return f.invalid(ctx, err)
 	}
@@ -56,7 +56,7 @@ func (f *forwarder) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 	return []byte("null"), f.chargeLines(ctx, lines)
 }
 
-func (f *forwarder) sendDecisions(ctx context.Context, lines []string) error {
+func (f *logReader) sendDecisions(ctx context.Context, lines []string) error {
 	var decisions [][]byte
 	for _, line := range lines {
 		if f.send != nil && isDecision(line) {
