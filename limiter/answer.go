@@ -12,7 +12,7 @@ import (
 
 // answer sets d to one decision from the answers to all asks. A refusal takes precedence over a store failure.
 func (c *combiner) answer(ctx context.Context, d *Decision) {
-	refused, failed := c.refused(), c.failed()
+	refused, failed := c.any((*ask).refuses), c.any((*ask).fails)
 	*d = Decision{Allowed: !refused && !failed, Failed: failed && !refused, At: c.At, StoreCalls: c.corrected, StoreTime: c.storeTime,
 		Refunds: c.refunds, Evicted: c.limiter.evicted()}
 	early, busy, over := refused, false, false

@@ -14,12 +14,16 @@ type SkewEstimator interface {
 	ClockSkew() (ahead, uncertainty time.Duration, ok bool)
 }
 
-// ClockSkew returns the estimate of a SkewEstimator; ok is false for any other store.
-func ClockSkew(store Store) (ahead, uncertainty time.Duration, ok bool) {
-	if e, is := store.(SkewEstimator); is {
-		return e.ClockSkew()
+// SkewEstimatorOf returns the estimator of a store: the store itself, or the store that it wraps (Unwrap). It is nil if
+// neither estimates the skew.
+func SkewEstimatorOf(store Store) SkewEstimator {
+	if e, ok := store.(SkewEstimator); ok {
+		return e
 	}
-	return 0, 0, false
+	if w, ok := store.(interface{ Unwrap() Store }); ok {
+		return SkewEstimatorOf(w.Unwrap())
+	}
+	return nil
 }
 
 // exactSkew is the largest uncertainty of a skew by which Now corrects the clock.

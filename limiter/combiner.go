@@ -29,6 +29,41 @@ type combiner struct {
 	refunds   Refunds
 }
 
+// ask is what the request wants of one subject. The layers of its limits answer it.
+type ask struct {
+	chain.Ask
+	layer chain.Layer
+	over  bool // the limits are charged nothing, because they have Mark and refuse
+	again bool // a breaker has rejected the ask, which is taken again
+}
+
+// separate reports whether the limit has an ask of its own.
+func separate(limit *Limit) bool { return limit.Spread.Shards > 0 }
+
+// refuses reports whether a denies the request.
+func (a *ask) refuses() bool {
+	return !a.over && !a.Shadow && (a.Verdict == chain.Refused || a.Verdict == chain.Busy)
+}
+
+// fails reports whether a denies the request because its store failed.
+func (a *ask) fails() bool { return !a.over && !a.Shadow && a.Verdict == chain.Failed }
+
+// fallBack applies OnError to an ask whose store of this process failed, because it is full.
+func (a *ask) fallBack() {
+	if a.Verdict != chain.Failed || a.Shadow {
+		return
+	}
+	strictest := OnErrorAllow
+	for i := range a.Lines {
+		strictest = max(strictest, a.Lines[i].Limit.OnError)
+	}
+	a.Full = strictest == OnErrorLocal
+	if strictest == OnErrorAllow {
+		a.Verdict = chain.Admitted
+		a.Lines, a.Charges, a.Results = nil, nil, nil
+	}
+}
+
 // reset makes c ready for another decision. It keeps the memory of the slices.
 func (c *combiner) reset() {
 	*c = combiner{asks: c.asks[:0], lines: c.lines[:0], charges: c.charges[:0], results: c.results[:0]}
@@ -106,10 +141,6 @@ func (c *combiner) any(is func(a *ask) bool) bool {
 	}
 	return false
 }
-
-// refused reports whether an ask is refused. failed reports whether the store of one failed, and OnError denies it.
-func (c *combiner) refused() bool { return c.any((*ask).refuses) }
-func (c *combiner) failed() bool  { return c.any((*ask).fails) }
 
 // leaveOutMarks leaves out the limits with Mark that deny the request, so that the other limits can be decided again. It
 // returns false if other limits deny the request.

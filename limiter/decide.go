@@ -80,7 +80,7 @@ func (l *Limiter) decide(ctx context.Context, c *combiner, now time.Time, charge
 	default:
 		c.take()
 	}
-	for !known && c.refused() && c.leaveOutMarks() {
+	for !known && c.any((*ask).refuses) && c.leaveOutMarks() {
 		c.take()
 	}
 	if len(c.asks) > 1 || c.notify {

@@ -10,7 +10,7 @@ import (
 
 // finish refunds the admitted asks of a denied request, and writes the notices of an admitted one.
 func (c *combiner) finish(ctx context.Context) {
-	denied := c.refused() || c.failed()
+	denied := c.any((*ask).refuses) || c.any((*ask).fails)
 	if denied && len(c.asks) > 1 && !c.Look {
 		c.refund()
 	}

@@ -30,6 +30,7 @@ type Limiter struct {
 	clock    ConcurrentClock // runs the calls of several subjects; nil for the clock of package time
 	log      logs
 	own      clock.Process // the time for a Local store
+	skew     SkewEstimator // nil if the store has none
 
 	remote   bool // other processes charge the same store
 	layers   [1 << optionalLayers]chain.Layer
@@ -54,8 +55,8 @@ func New(store Store, o Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{store: store, timeouts: chain.Timeouts{Usual: o.Timeout, Remote: remote}, intN: o.IntN, log: logs{Logger: o.Logger},
-		table: table.New(o.Subjects)}
+	l := &Limiter{store: store, skew: SkewEstimatorOf(store), timeouts: chain.Timeouts{Usual: o.Timeout, Remote: remote}, intN: o.IntN,
+		log: logs{Logger: o.Logger}, table: table.New(o.Subjects)}
 	if o.Notify != nil {
 		l.notices = &notices{Table: l.table, write: o.Notify, log: &l.log}
 	}
@@ -143,7 +144,10 @@ func (l *Limiter) Now() time.Time {
 		return l.own.Now()
 	}
 	now := time.Now()
-	if ahead, uncertainty, ok := ClockSkew(l.store); ok && uncertainty <= exactSkew {
+	if l.skew == nil {
+		return now
+	}
+	if ahead, uncertainty, ok := l.skew.ClockSkew(); ok && uncertainty <= exactSkew {
 		return now.Add(-ahead)
 	}
 	return now

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/internal/chain"
 )
 
@@ -20,7 +21,7 @@ func (c *combiner) known() (denies bool) {
 		}
 		i++
 	}
-	return c.refused()
+	return c.any((*ask).refuses)
 }
 
 // take takes the asks that have no answer yet.
@@ -44,6 +45,41 @@ func (c *combiner) take() {
 	}
 }
 
+// wave is the order in which a request charges its subjects.
+type wave int
+
+const (
+	ownWave        wave = iota // the ask can be refused without a charge, but not known to be
+	refundableWave             // the charge can be refunded
+	callerWave                 // the charge cannot be refunded; the limit counts one caller
+	globalWave                 // the charge cannot be refunded; the limit counts all callers
+)
+
+// If other requests have used a bucket since the charge, a store does not refund what leaks in refundMargin. If the
+// whole charge leaks in that time, it cannot be refunded.
+const refundMargin = 2 * time.Second
+
+func (a *ask) wave() wave {
+	w := refundableWave
+	if a.NeedsShare {
+		return ownWave
+	}
+	for i := range a.Lines {
+		limit := a.Lines[i].Limit
+		if limit.Spread.Sync > 0 {
+			return ownWave
+		}
+		switch leak := algo.Leak(limit.Machine(), a.Charges[i].Cost); {
+		case leak == algo.Never || a.Charges[i].Force || limit.Spread.Lease > 1 || leak > refundMargin:
+		case limit.Global:
+			return globalWave
+		default:
+			w = callerWave
+		}
+	}
+	return w
+}
+
 // takeInWaves takes the asks of a remote store, those of one wave at the same time. A subject whose charge cannot be
 // refunded waits until the other subjects have admitted the request. Otherwise a flood of refused requests would drain a
 // fast bucket that many callers share.
@@ -51,7 +87,7 @@ func (c *combiner) take() {
 // A request on such a bucket takes two round trips, rarely three, but no more calls. It takes one round trip if this
 // process knows that the other limits have room.
 func (c *combiner) takeInWaves() {
-	for w := ownWave; w <= globalWave && !c.refused(); w++ {
+	for w := ownWave; w <= globalWave && !c.any((*ask).refuses); w++ {
 		for w > ownWave && w < globalWave && (c.Look || c.hasRoom(w)) {
 			w++
 		}
@@ -117,7 +153,7 @@ func (c *combiner) probe() {
 		}
 		*a = next
 	}
-	if !c.refused() {
+	if !c.any((*ask).refuses) {
 		c.run(func(a *ask) bool { return a.again && a.Verdict == chain.Unanswered })
 	}
 }

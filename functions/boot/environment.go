@@ -56,7 +56,9 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 		}
 		recorder = telemetry.New(o.Metrics, c.Namespace, hash)
 		recorder.Sample(c.Sample)
-		recorder.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return limiter.ClockSkew(store) })
+		if skew := limiter.SkewEstimatorOf(store); skew != nil {
+			recorder.WatchClock(skew.ClockSkew)
+		}
 	}
 	identifier, err := c.identifier()
 	if err != nil {

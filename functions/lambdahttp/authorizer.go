@@ -64,7 +64,7 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 	defer a.Rules.Wait()
 	result := a.gate.Decide(ctx, httplimit.Request{
 		Method: event.HTTPMethod, Path: rules.EncodedPath(event.Path).Below(a.basePaths(event.RequestContext.DomainName)), Header: event.header(),
-		Address: event.address(nil), Appended: true,
+		Address: caller.ParseAddress(event.RequestContext.Identity.SourceIP), Appended: true,
 	})
 	switch result.Class() {
 	case telemetry.ClassAllowed:

@@ -41,7 +41,7 @@ func (s *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Sub
 			return 0, fmt.Errorf("%w: no time for a second attempt of a debit: the first one took %s", limiter.ErrContended, trip)
 		}
 		began := time.Now()
-		item, applied, err := s.update(ctx, s.subjectKey(subject), e)
+		item, applied, err := s.update(ctx, subject, e)
 		trip = time.Since(began)
 		if err == nil {
 			err = d.learn(item)

@@ -130,7 +130,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 			t.report()
 			return t.passes, nil
 		}
-		item, applied, err := s.update(ctx, s.subjectKey(subject), t.attempt())
+		item, applied, err := s.update(ctx, subject, t.attempt())
 		// an earlier attempt was answered but lost a race, so this is contention and not an outage
 		if i > 0 && errors.Is(err, context.DeadlineExceeded) {
 			return false, fmt.Errorf("%w: the time ended after %d attempts: %w", limiter.ErrContended, i, err)
@@ -189,7 +189,7 @@ func (s *Store) settle(ctx context.Context, subject limiter.Subject, t *settleme
 		if err := ctx.Err(); err != nil {
 			return settled, failure(err)
 		}
-		item, applied, err := s.update(ctx, s.subjectKey(subject), e)
+		item, applied, err := s.update(ctx, subject, e)
 		switch {
 		case err != nil:
 			return settled, err
@@ -205,7 +205,7 @@ func (s *Store) settle(ctx context.Context, subject limiter.Subject, t *settleme
 	}
 	// Other requests cannot fail the condition of a release. So an update with only the releases succeeds.
 	if e := t.refund.releases(); e.update() != nil {
-		if _, _, err := s.update(ctx, s.subjectKey(subject), e); err != nil {
+		if _, _, err := s.update(ctx, subject, e); err != nil {
 			return settled, err
 		}
 	}
@@ -227,7 +227,7 @@ func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
 	e.require(e.absent(sharesAttribute))
 	_, err := s.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{
 		TableName:                           aws.String(s.o.Table),
-		Key:                                 keyOf(s.subjectKey(subject)),
+		Key:                                 s.key(subject),
 		ConditionExpression:                 e.condition(),
 		ExpressionAttributeNames:            e.names,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
@@ -249,9 +249,9 @@ var sentOnce = []func(*dynamodb.Options){func(o *dynamodb.Options) {
 	}
 }}
 
-// update makes one attempt on the item with the key. It returns the item after the update, or the item that failed
+// update makes one attempt on the item of the subject. It returns the item after the update, or the item that failed
 // the condition.
-func (s *Store) update(ctx context.Context, key string, e *expression) (item item, applied bool, err error) {
+func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expression) (item item, applied bool, err error) {
 	sent, _ := s.skew.Begin()
 	values := e.values
 	if len(values) == 0 { // DynamoDB rejects an empty map
@@ -259,7 +259,7 @@ func (s *Store) update(ctx context.Context, key string, e *expression) (item ite
 	}
 	out, err := s.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:                           aws.String(s.o.Table),
-		Key:                                 keyOf(key),
+		Key:                                 s.key(subject),
 		UpdateExpression:                    e.update(),
 		ConditionExpression:                 e.condition(),
 		ExpressionAttributeNames:            e.names,
@@ -283,7 +283,7 @@ func (s *Store) update(ctx context.Context, key string, e *expression) (item ite
 func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) {
 	out, err := s.api.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName:      aws.String(s.o.Table),
-		Key:            keyOf(s.subjectKey(subject)),
+		Key:            s.key(subject),
 		ConsistentRead: aws.Bool(!limiter.MayBeStale(ctx)),
 	}, sentOnce...)
 	if err != nil {
@@ -332,12 +332,9 @@ func byItem(err error) bool {
 	return len(reasons) > 0
 }
 
-func (s *Store) subjectKey(subject limiter.Subject) string {
-	return subject.Key(s.o.Namespace)
-}
-
-func keyOf(key string) map[string]types.AttributeValue {
-	return map[string]types.AttributeValue{KeyAttribute: &types.AttributeValueMemberS{Value: key}}
+// key returns the key of the item of the subject.
+func (s *Store) key(subject limiter.Subject) map[string]types.AttributeValue {
+	return map[string]types.AttributeValue{KeyAttribute: &types.AttributeValueMemberS{Value: subject.Key(s.o.Namespace)}}
 }
 
 // hostSpread bounds the difference between the clocks of DynamoDB's hosts. It matters because two calls

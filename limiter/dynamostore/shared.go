@@ -106,7 +106,7 @@ func (s *Store) Credit(ctx context.Context, now algo.Instant, subject limiter.Su
 	e, id := newExpression(), limit.ID.String()
 	e.move(limit, index, now)
 	e.add(moved(id, index), -credit)
-	item, applied, err := s.update(ctx, s.subjectKey(subject), e)
+	item, applied, err := s.update(ctx, subject, e)
 	if err != nil || !applied {
 		return algo.Result{}, false, err
 	}
@@ -152,7 +152,7 @@ func (s *Store) resetShared(ctx context.Context, subject limiter.Subject, item i
 		if e.update() == nil {
 			return nil
 		}
-		next, applied, err := s.update(ctx, s.subjectKey(subject), e)
+		next, applied, err := s.update(ctx, subject, e)
 		if err != nil || applied {
 			return err
 		}

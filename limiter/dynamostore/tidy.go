@@ -15,6 +15,9 @@ import (
 // deadMost is the number of dead attributes (see tidy) that an item may hold before the store removes them.
 const deadMost = 8
 
+// liveLeast is the least number of attributes of a charged limit that are not dead: its fingerprint, its version and a state.
+const liveLeast = 3
+
 // tidy removes dead counts at once if the item has more than largeItem bytes, and a limit has dead counts and
 // more than countsMost counts. So a limit of a large item has at most three counts during a write:
 // windowLayout.size reserves space for three counts in one write unit.
@@ -53,8 +56,8 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 		s.updateTidied(ctx, now, subject, e)
 		return
 	}
-	if len(item) <= deadMost {
-		return
+	if len(item)-liveLeast*len(charges) <= deadMost && item.bytes() <= largeItem {
+		return // most items have no more dead attributes than they may
 	}
 	crowded := false
 	for name := range item {
@@ -73,7 +76,7 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 // updateTidied sends the update that tidy needs. Its condition can fail because another request
 // changed the item.
 func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limiter.Subject, e *expression) {
-	if _, _, err := s.update(ctx, s.subjectKey(subject), e); err != nil {
+	if _, _, err := s.update(ctx, subject, e); err != nil {
 		s.warn(ctx, now, "item not tidied; a later decision retries", err)
 	}
 }

@@ -30,9 +30,8 @@ type Store struct {
 }
 
 var (
-	_ limiter.Store         = (*Store)(nil)
-	_ limiter.Remote        = (*Store)(nil)
-	_ limiter.SkewEstimator = (*Store)(nil)
+	_ limiter.Store  = (*Store)(nil)
+	_ limiter.Remote = (*Store)(nil)
 )
 
 func newStore(inner limiter.Store, o Options) *Store {
@@ -121,11 +120,6 @@ func looksOf(charges []limiter.Charge) []limiter.Charge {
 		looks[i].Cost, looks[i].Force = 0, false
 	}
 	return looks
-}
-
-// ClockSkew implements limiter.SkewEstimator.
-func (b *Store) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
-	return limiter.ClockSkew(b.inner.Store)
 }
 
 // Inspect implements limiter.Store. It bypasses the breaker.

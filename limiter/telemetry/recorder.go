@@ -143,8 +143,8 @@ func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time, labe
 	}
 }
 
-// WatchClock adds ClockSkew to each line. estimate is a function such as limiter.ClockSkew of the
-// store. Call WatchClock before the first request.
+// WatchClock adds ClockSkew to each line. estimate is the method ClockSkew of a limiter.SkewEstimator.
+// Call WatchClock before the first request.
 func (r *Recorder) WatchClock(estimate func() (ahead, uncertainty time.Duration, ok bool)) {
 	if r == nil || r.out == nil {
 		return

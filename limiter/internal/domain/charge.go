@@ -33,9 +33,6 @@ func (c Charge) Apply(m algo.Machine, s algo.State, now algo.Instant) (algo.Stat
 // lastSecond is the Unix second before which the instant of a request MUST lie.
 const lastSecond = (math.MaxInt64 - int64(4*algo.MaxPeriod)) / int64(time.Second)
 
-// decidable reports whether now is in the range of instants that the algorithms support.
-func decidable(now time.Time) bool { return now.Unix() > 0 && now.Unix() < lastSecond }
-
 // Check returns an error if a charge is invalid, or charges the same count as another. home is as in checkEach.
 func Check(now time.Time, charges []Charge, home *algo.Regions) error {
 	if err := CheckEach(now, charges, home); err != nil {
@@ -54,7 +51,7 @@ func Check(now time.Time, charges []Charge, home *algo.Regions) error {
 // CheckEach returns an error for the first charge that is invalid by itself. home is the place of this region, or the zero
 // value if the Limiter knows no others. It is nil if the store cannot move share between regions.
 func CheckEach(now time.Time, charges []Charge, home *algo.Regions) error {
-	if !decidable(now) {
+	if second := now.Unix(); second <= 0 || second >= lastSecond {
 		return fmt.Errorf("%w: instant: out of range (got %s, want 1970 to 2261)", ErrInvalidCharge, now)
 	}
 	for i, c := range charges {

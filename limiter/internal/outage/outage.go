@@ -34,7 +34,9 @@ func (o *Outage) Know(a *chain.Ask) (refuses bool) {
 func (o *Outage) Take(a *chain.Ask) {
 	if a.Err != nil { // a layer above knows that a call is useless
 		a.Fail(a.Err)
-		o.fallBack(a)
+		if a.Verdict == chain.Failed {
+			o.fallBack(a)
+		}
 		return
 	}
 	if o.Fallback.Holds(a.Now) {
@@ -47,9 +49,11 @@ func (o *Outage) Take(a *chain.Ask) {
 	}
 	waited, settled := a.StoreTime, o.Health.Settled.Load()
 	o.Below.Take(a)
-	o.fallBack(a)
+	switch {
+	case a.Verdict == chain.Failed:
+		o.fallBack(a)
 	// Another request can have begun to count the subject during the call.
-	if a.Verdict == chain.Admitted && a.Err == nil && !a.Look && o.Fallback.Holds(a.Now) && o.counted(a) {
+	case a.Verdict == chain.Admitted && a.Err == nil && !a.Look && o.Fallback.Holds(a.Now) && o.counted(a):
 		o.mirror(a, a.StoreTime-waited, settled)
 	}
 }
@@ -158,9 +162,9 @@ func (o *Outage) takeBack(a *chain.Ask, elapsed time.Duration) {
 	a.Refunds.Add(domain.Refunds{Given: c.Given, Dropped: c.Dropped + c.Lost})
 }
 
-// fallBack applies the strictest OnError of the limits of a, if their store failed.
+// fallBack applies the strictest OnError of the limits of a, whose store failed.
 func (o *Outage) fallBack(a *chain.Ask) {
-	if a.Verdict != chain.Failed || a.Shadow || a.MayRepeat && errors.Is(a.Err, domain.ErrBreakerOpen) {
+	if a.Shadow || a.MayRepeat && errors.Is(a.Err, domain.ErrBreakerOpen) {
 		return
 	}
 	strictest := domain.OnErrorAllow

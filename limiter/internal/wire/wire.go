@@ -114,7 +114,7 @@ func (w *Wire) backdate(a *chain.Ask) (at algo.Instant, seen []algo.Result) {
 	for i := range a.Charges {
 		m := a.Charges[i].Limit.Machine()
 		leased := a.Lines[i].Renews != nil || a.Charges[i].Cost > a.Lines[i].Want
-		if !algo.Leaks(m) || !leased || a.Lines[i].Limit.Spread.Lease > 0 {
+		if !leased || !algo.Leaks(m) || a.Lines[i].Limit.Spread.Lease > 0 {
 			return a.Now, nil
 		}
 		if known := a.Results[i]; known.Machine != nil && 2*known.Remaining(a.Now) < known.Machine.Capacity() {
