@@ -18,7 +18,8 @@ import (
 // identified has one limit for each group, and an endpoint that answers with the caller and the number of its limits.
 const identified = `{"tiers":["gold","free"],"default_tier":"free","usage":{"endpoint":"/me","limit":{"requests":99,"window":"1m"}},
 	"rules":[{"endpoint":"*","limits":{"*":{"name":"own","requests":9,"window":"1m"}}},
-	{"endpoint":"/a","limits":{"*":{"name":"group","requests":9,"window":"1m","per":["claim:group"]}}}]}`
+	{"endpoint":"/a","limits":{"*":[{"name":"group","requests":9,"window":"1m","per":["claim:group"]},
+	{"name":"issuer","requests":9,"window":"1m","per":["claim:issuerDN","claim:serialNumber"]}]}}]}`
 
 // With Host, the caller is the one that the host of an event has verified. Tokens in fields are not read, and a host that
 // verifies nobody answers 503.
@@ -48,7 +49,7 @@ func TestEnvironment_Host(t *testing.T) {
 		"REST, identity pool":     {rest, "null", `{"userArn":"` + session + `","cognitoIdentityId":"eu:1"}`, "user:eu:1 free 1"},
 		"REST, guest": {rest, "null", `{"userArn":"` + session + `","cognitoIdentityId":"eu:1","cognitoAuthenticationType":"unauthenticated"}`,
 			"401"},
-		"REST, mTLS":             {rest, "null", certificates, "user:CN%3Dalice free 1"},
+		"REST, mTLS":             {rest, "null", certificates, "user:CN%3Dalice free 2"},
 		"REST, mTLS and Cognito": {rest, cognito, certificates, "user:alice gold 3"},
 		"REST, no authorizer":    {rest, "null", "{}", "401"},
 		"1.0, JWT":               {"1.0", `{"claims":{"sub":"alice","cognito:groups":"[x gold]"},"scopes":null}`, "", "user:alice gold 3"},
@@ -65,7 +66,7 @@ func TestEnvironment_Host(t *testing.T) {
 			"user:eu:1 free 1"},
 		"HTTP API, guest": {http2, `{"iam":{"userArn":"` + session + `","cognitoIdentity":{"identityId":"eu:1","amr":["unauthenticated"]}}}`, "",
 			"401"},
-		"HTTP API, mTLS":          {http2, "null", certificates, "user:CN%3Dalice free 1"},
+		"HTTP API, mTLS":          {http2, "null", certificates, "user:CN%3Dalice free 2"},
 		"HTTP API, no authorizer": {http2, "null", "", "401"},
 		"function URL, IAM":       {function, `{"iam":{"userArn":"arn:aws:iam::1:user/a"}}`, "", "user:arn:aws:iam::1:user/a free 1"},
 		"function URL, open":      {function, "null", "", "503"},
