@@ -89,8 +89,7 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	}
 	var host *caller.ClaimNames
 	if c.Identity != contract.IdentityWeir {
-		names := c.claimNames()
-		host = &names
+		host = new(c.claimNames())
 	}
 	return &lambdahttp.Environment{
 		Host:    host,

@@ -152,12 +152,9 @@ func (r published) print(p *printer) {
 // lines formats a JSON document with one value per line, for a diff.
 func lines(document []byte) string {
 	var b bytes.Buffer
-	if json.Compact(&b, document) != nil {
+	if json.Indent(&b, bytes.TrimSpace(document), "", "  ") != nil {
 		return string(document)
 	}
-	compact := bytes.Clone(b.Bytes())
-	b.Reset()
-	_ = json.Indent(&b, compact, "", "  ") // compact is valid JSON, so Indent cannot fail
 	return b.String() + "\n"
 }
 
