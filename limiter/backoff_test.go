@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -84,11 +85,7 @@ func TestLimiter_Take_backOff_tiers(t *testing.T) {
 	r := newRemote()
 	first := storetest.Must(limiter.New(r, limiter.Options{}))
 	second := storetest.Must(limiter.New(r, limiter.Options{IntN: func(n int) int { return n - 1 }})) // the longest back-off
-	var tiers [2]limiter.Charge
-	for i := range tiers {
-		tiers[i] = limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{
-			Algorithm: algo.TokenBucket, Requests: 10, Burst: int64(i + 1), Of: 2, Window: time.Second}})}
-	}
+	tiers := tiersOfTwo(t)
 	free, paid, now := tiers[0], tiers[1], noon
 	for range 3 { // another environment takes the whole limit
 		takeAt(t, first, now, paid)
@@ -104,6 +101,35 @@ func TestLimiter_Take_backOff_tiers(t *testing.T) {
 	if d := takeAt(t, second, now, paid); !d.Allowed {
 		t.Errorf("paid: got %+v, want it allowed", d)
 	}
+}
+
+// The back-off of requests that share a call is that of the tier with the most room.
+func TestLimiter_Take_backOff_group(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, now := newPaced(), noon
+		l, tiers := over(store, 0), tiersOfTwo(t)
+		store.answer = func(call int, _ context.Context) error { // another environment takes the whole limit during the first call
+			var err error
+			if call%2 == 0 {
+				theirs := tiers[1]
+				theirs.Cost = 2
+				_, err = store.remote.Take(ctx, algo.InstantOf(now), user, []limiter.Charge{theirs}, make([]algo.Result, 1))
+			}
+			return err
+		}
+		for range 3 {
+			oneByOne(3, func(i int) limiter.Decision {
+				if i == 0 {
+					return mustPeek(t, l, now, tiers[0])
+				}
+				return takeAt(t, l, now, tiers[i-1])
+			})
+			now = now.Add(200 * time.Millisecond)
+		}
+		if d := takeAt(t, l, now, tiers[1]); d.Allowed || !d.FromCache {
+			t.Errorf("paid: got %+v after calls of %v, want a back-off", d, store.costs)
+		}
+	})
 }
 
 // During the back-off of a shadow limit, the process makes no store call, and Shadowed is not set.
@@ -204,6 +230,15 @@ func tenth(t *testing.T) limiter.Charge {
 		Requests: 10, Burst: 1, Window: time.Second}})}
 }
 
+// tiersOfTwo are charges of a tier with one request of a burst of two, and of one with both.
+func tiersOfTwo(t *testing.T) (tiers [2]limiter.Charge) {
+	for i := range tiers {
+		tiers[i] = limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{
+			Algorithm: algo.TokenBucket, Requests: 10, Burst: int64(i + 1), Of: 2, Window: time.Second}})}
+	}
+	return tiers
+}
+
 // backedOff returns a time at which l backs off from the charge. The charge is on a limit of one request in 100 ms.
 // The store has room then.
 func backedOff(t *testing.T, r *remote, l *limiter.Limiter, charge limiter.Charge) time.Time {
@@ -267,18 +302,23 @@ func TestLimiter_Take_backOff_credit(t *testing.T) {
 	}
 }
 
-// A settlement can give quota back, so it ends a back-off of its process.
+// A settlement can give quota back, so it ends a back-off of its process. The next call can be refused as the known state
+// says, and counts in no back-off.
 func TestLimiter_Take_backOff_settled(t *testing.T) {
 	r, charge := newRemote(), tenth(t)
-	l := over(r, 0)
-	_, receipt, err := l.TakeRefundable(ctx, noon.Add(-time.Second), []limiter.Charge{charge})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, theirs := over(r, 0), over(r, 0)
+	_, receipt := hold(t, l, noon.Add(-time.Second), charge)
 	now := backedOff(t, r, l, charge)
 	receipt.Refund(ctx, now)
-	if d := takeAt(t, l, now, charge); !d.Allowed {
-		t.Errorf("after a refund: got %+v, want it allowed", d)
+	_, receipt = hold(t, l, now, charge)
+	receipt.Settle(ctx, now, func(limiter.Charge) int64 { return 2 })
+	for _, wait := range []time.Duration{0, 200, 100, 100} {
+		if now = now.Add(wait * time.Millisecond); wait > 0 {
+			takeAt(t, theirs, now, charge)
+		}
+		if d := takeAt(t, l, now, charge); d.Allowed || d.StoreCalls != 1 {
+			t.Errorf("after %s: got %+v, want a call that is refused", wait*time.Millisecond, d)
+		}
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 
 // WithCORS lets pages of other origins read the answers of Wrap, with the limits, and also the refusals. An origin is
 // "https://app.example.com", or "*" alone for every origin; without any, the option does nothing. Wrap then answers preflights,
-// and they count on no limit. Pages cannot send cookies: if they must, put a CORS middleware outside of Wrap instead.
+// and they count on no limit. Pages cannot send cookies: if they must, put a CORS middleware outside of Wrap instead. The origin
+// null is an error: a sandboxed frame of any page sends it, so only "*" allows it.
 func WithCORS(origins ...string) Option {
 	return func(m *middleware) {
 		if bad := BadOrigins(origins); len(bad) > 0 {

@@ -16,13 +16,14 @@ func TestWithCORS(t *testing.T) {
 	const page = "https://app.example.com"
 	for name, c := range map[string]struct {
 		origins   []string
+		from      string // "null" is a sandboxed frame
 		preflight int
 		allow     string
 	}{
-		"listed": {[]string{"https://other.example", page}, http.StatusNoContent, page},
-		"every":  {[]string{"*"}, http.StatusNoContent, "*"},
-		"other":  {[]string{"https://other.example"}, http.StatusNoContent, ""},
-		"none":   {nil, http.StatusOK, ""},
+		"listed": {[]string{"https://other.example", page}, page, http.StatusNoContent, page},
+		"every":  {[]string{"*"}, "null", http.StatusNoContent, "*"},
+		"other":  {[]string{"https://other.example"}, page, http.StatusNoContent, ""},
+		"none":   {nil, page, http.StatusOK, ""},
 	} {
 		h := httplimit.PerIP(1, time.Hour, httplimit.WithCORS(c.origins...)).Wrap(ok)
 		for i, status := range []int{c.preflight, http.StatusOK, http.StatusTooManyRequests} {
@@ -30,7 +31,7 @@ func TestWithCORS(t *testing.T) {
 				continue // nobody answers its preflight, so it counts
 			}
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
-			r.Header.Set("Origin", page)
+			r.Header.Set("Origin", c.from)
 			if i == 0 {
 				r.Method = http.MethodOptions
 				r.Header.Set("Access-Control-Request-Method", http.MethodPut)
@@ -44,7 +45,7 @@ func TestWithCORS(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{page + "/", "http://app.example.com", "https://*.example.com", "*"} {
+	for _, bad := range []string{page + "/", "http://app.example.com", "https://*.example.com", "*", "null"} {
 		_, err := httplimit.FromDocument([]byte(`{}`), httplimit.WithCORS(page, bad))
 		if want := fmt.Sprintf("httplimit: WithCORS: got %q, want only *", bad); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -6,6 +6,7 @@ import "bytes"
 // has no values.
 type events struct {
 	scanner *scanner
+	mark    int  // bytes of byteOrderMark that the stream begins with; all of them behind the place of the mark
 	matched int  // bytes of dataField that the line begins with; otherLine for another line
 	cr      bool // the last byte was a carriage return, so that a line feed ends no line
 	empty   bool // the line is empty so far
@@ -14,11 +15,20 @@ type events struct {
 const (
 	dataField = "data:"
 	otherLine = -1
+
+	byteOrderMark = "\ufeff" // ignored at the start of a stream
 )
 
 func (e *events) Write(p []byte) {
 	for i := 0; i < len(p); i++ {
 		c := p[i]
+		if e.mark < len(byteOrderMark) {
+			if c == byteOrderMark[e.mark] {
+				e.mark++
+				continue
+			}
+			e.mark = len(byteOrderMark)
+		}
 		after := e.cr
 		e.cr = c == '\r'
 		switch {

@@ -21,30 +21,26 @@ const wantValues = `a value, one that ends with *, or a list of values, such as 
 var defects = map[string]string{
 	"cost_too_high":        `line 1: rules[0].cost: got 11, want at most 10, the capacity of rules[0].limits.paid`,
 	"unknown_default_tier": `line 1: default_tier: got "gold", want a tier that a rule names: free`,
-	"per_empty": `line 1: rules[0].limits.free.per: got an empty list, want a list of 1 to 6 words, such as ["client", ` +
-		`"endpoint"]`,
+	"per_empty":            `line 1: rules[0].limits.free.per: got an empty list, want a list of 1 to 6 words, such as ["client", "endpoint"]`,
 	"limits_list": `line 1: rules[0].limits: got a list, want an object, such as {"*": {"requests": 100, "window": ` +
 		`"1m"}}, which has limits by tier`,
-	"empty_list":   `line 1: rules[0].limits.free: got an empty list, want a limit; leave out a tier that has no limit`,
-	"tiers_object": `line 1: tiers: got an object, want a list of 1 to 1000 tiers, such as ["free", "paid"]`,
-	"notify_many": `line 1: rules[0].limits.*.notify: got 6 percentages, want a list of 1 to 5 percentages, such as [80, ` +
-		`100]`,
+	"empty_list":               `line 1: rules[0].limits.free: got an empty list, want a limit; leave out a tier that has no limit`,
+	"tiers_object":             `line 1: tiers: got an object, want a list of 1 to 1000 tiers, such as ["free", "paid"]`,
+	"notify_many":              `line 1: rules[0].limits.*.notify: got 6 percentages, want a list of 1 to 5 percentages, such as [80, 100]`,
 	"count_status_of_requests": `line 1: rules[0].limits.*.failure_status: requires "count": "failures"`,
 	"window_number":            `line 1: rules[0].limits.*.window: got 60, want a string such as "60s"; window_seconds is a number`,
 	"algorithm": `line 1: rules[0].limits.free.algorithm: got "gcra", want sliding_window, fixed_window, token_bucket, ` +
 		`leaky_bucket or sliding_log`,
 	"only_by_client": `line 1: rules[0].limits.*.only: needs "per": ["ip"] or ["ip", "endpoint"]: without a verified ` +
 		`identity a request has only its address`,
-	"only_unknown": `line 1: rules[0].limits.*.only: got "unverifed", want unverified or bad_credentials (did you mean ` +
-		`"unverified"?)`,
+	"only_unknown":    `line 1: rules[0].limits.*.only: got "unverifed", want unverified or bad_credentials (did you mean "unverified"?)`,
 	"bucket_too_slow": `line 1: rules[0].limits.free.burst: got 200, want at most 100: a bucket must fill within 100 days`,
 	"count_without_reserve": `line 1: rules[0].limits.*.reserve: required with "count": "cost": what a request charges until its ` +
 		`answer is known`,
 	"count_reserve_of_requests": `line 1: rules[0].limits.*.reserve: requires "count": "cost" or "bytes"`,
 	"count_beside_lease": `line 1: rules[0].limits.*.count: got failures, want requests, because the limit has lease, ` +
 		`shards or sync_ms`,
-	"count_status": `line 1: rules[0].limits.*.failure_status[1]: got "6xx", want a status from 100 to 599, or a class ` +
-		`such as "4xx"`,
+	"count_status": `line 1: rules[0].limits.*.failure_status[1]: got "6xx", want a status from 100 to 599, or a class such as "4xx"`,
 	"count_shared": `line 3: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same "count" and ` +
 		`"failure_status"`,
 	"notify_no_list":  `line 1: rules[0].limits.*.notify: got 80, want a list of 1 to 5 percentages, such as [80, 100]`,
@@ -69,7 +65,8 @@ var defects = map[string]string{
 		`same count with other numbers; name the tier paid in this rule`,
 	"up_to_beside_lease": `line 1: rules[0].limits.global.up_to: got 20, want none beside lease, shards or sync_ms`,
 	"up_to_below_a_cost": `line 1: rules[0].limits.global.up_to: got a part of 5 requests (divided by local_processes), want at ` +
-		`least the cost, 6`,
+		`least the cost, 6
+line 2: rules[1].limits.global.up_to: got a part of 0 requests (divided by local_processes), want at least the cost, 1`,
 	"up_to_of_a_log": `line 1: rules[0].limits.global.up_to: got 20, want none: a sliding_log has no threshold; use a window, a ` +
 		`bucket or a period`,
 	"up_to_of_one_tier":    `line 1: rules[0].limits.free.up_to: want a limit under "global" or "*", which callers of several tiers share`,
@@ -91,8 +88,7 @@ var defects = map[string]string{
 		`(user) take up to 1118 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]; use ` +
 		`fewer requests in logs, or add "endpoint" to the per of limits of a single endpoint`,
 	"eleven_buckets_of_an_endpoint": `line 12: rules[0].limits.*[10]: does not fit one item: the first 11 limits of a "*" caller ` +
-		`in the item ` +
-		`(user endpoint /a) are more than 10; the first is rules[0].limits.*[0]; use fewer requests in logs, or ` +
+		`in the item (user endpoint /a) are more than 10; the first is rules[0].limits.*[0]; use fewer requests in logs, or ` +
 		`add "endpoint" to the per of limits of a single endpoint`,
 	"empty_limits": `line 1: rules[0].limits: got an empty object, want a tier, "*" or "global"`,
 	"endpoint_half_parameter": `line 1: rules[0].endpoint: got "/api/x{id}", want segments that are literals or one {parameter}; a * must ` +
@@ -120,9 +116,8 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 		`name, only, across_tiers, up_to, regions, mode, note`,
 	"lease_above_requests": `line 1: rules[0].limits.free.lease: got 11, want 1 to 10 here`,
 	"lease_of_a_log":       `line 1: rules[0].limits.free.lease: got 5, want none: a sliding_log stores the instant of each request`,
-	"limits_without_tier": `line 1: rules[0].limits: got a limit, want limits by tier, such as {"*": {"requests": 100, "window": ` +
-		`"1m"}}`,
-	"list_without_names": `line 1: rules[0].limits.free[0].name: required: every limit in a list has a name`,
+	"limits_without_tier":  `line 1: rules[0].limits: got a limit, want limits by tier, such as {"*": {"requests": 100, "window": "1m"}}`,
+	"list_without_names":   `line 1: rules[0].limits.free[0].name: required: every limit in a list has a name`,
 	"logs_of_a_caller": `line 3: rules[1].limits.*: does not fit one item: the first 2 limits of a "*" caller in the item (user) ` +
 		`take up to 14834 bytes, want at most 8192 (8 write units); the first is rules[0].limits.*; use fewer ` +
 		`requests in logs, or add "endpoint" to the per of limits of a single endpoint`,
@@ -160,9 +155,8 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"shared_with_other_numbers": `line 1: rules[1].limits.free: shares the count of rules[0].limits.free, so it must have the same numbers`,
 	"shared_with_other_on_error": `line 2: rules[1].limits.*: shares the count of rules[0].limits.*, so their rules must have the same ` +
 		`on_error and local_processes`,
-	"syntax": `line 1, column 11: invalid character '}' looking for beginning of value`,
-	"tier_name": `line 1: rules[0].limits["gold members"]: invalid tier, want letters, digits, "_", "." and "-", or "*" or ` +
-		`"global"`,
+	"syntax":        `line 1, column 11: invalid character '}' looking for beginning of value`,
+	"tier_name":     `line 1: rules[0].limits["gold members"]: invalid tier, want letters, digits, "_", "." and "-", or "*" or "global"`,
 	"trailing_data": `line 2, column 1: invalid character '{' after top-level value`,
 	"two_windows":   `line 1: rules[0].limits.free.window: got window and window_seconds, want one of them`,
 	"headers_bounds": `line 2: rules[0].headers: got 9 fields, want 1 to 8
@@ -182,8 +176,7 @@ line 1: rules[0].headers.x-plan[1]: got "a\x01", want a value without spaces aro
 		"setting waf floods\nline 1: rules[0].limits.free.cost_field: unknown field: a back end reports costs in Weir-Cost, or \"from\" " +
 		"reads them from its answer",
 	"unknown_field": `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, tiers, default_tier, ` +
-		`mode, version, regions, ignore_case, ignore_suffix, ignore_parameters, backslash_is_slash, refusal, ` +
-		`overrides, exempt, usage`,
+		`mode, version, regions, ignore_case, ignore_suffix, ignore_parameters, backslash_is_slash, refusal, overrides, exempt, usage`,
 	"tier_not_declared": `line 1: rules[0].limits.pade: got "pade", want a tier of "tiers": free or paid; or "*" or "global" (did you ` +
 		`mean "paid"?)`,
 	"default_tier_missing": `line 1: default_tier: required, because "tiers" does not have "free", the default: want a tier of "tiers": ` +

@@ -47,14 +47,15 @@ func TestRules_upTo(t *testing.T) {
 	}
 }
 
-// A caller's own rate keeps the burst of the limit, which bounds the debt that a known cost leaves.
+// A caller's own rate keeps the burst of the limit, which bounds the debt that a known cost leaves. A list without a tier has the
+// whole limit, which is a part of 100 %.
 func TestRules_upTo_override(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"/a","limits":{"*":{"name":"all","requests":100,"window":"1m","algorithm":"token_bucket","burst":20,`+
-		`"per":["user"],"up_to":{"paid":"50%","*":"100%"}}}}],"overrides":[{"user":"alice","limits":{"all":{"requests":1000}}}]}`)
-	for tier, want := range map[string]int64{"paid": 10, "free": 20} {
-		l := r.Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{User: "alice", Tier: tier})[0].Limit
-		if l.Rate.Requests != 1000 || l.Rate.Burst != want || l.Rate.Of != 20 || l.Rate.Least != 10 {
-			t.Errorf("%s: got %+v, want 1000 requests and a burst of %d, a part of 20", tier, l.Rate, want)
+		`"per":["user"],"up_to":{"paid":"50%","*":"80%"}}}}],"overrides":[{"user":"alice","limits":{"all":{"requests":1000}}}]}`)
+	for tier, want := range map[string]int64{"paid": 10, "free": 16, "": 20} {
+		l := r.Of(rules.Request{Caller: caller.Caller{User: "alice", Tier: tier}}, limiter.User("alice"))[0].Charge.Limit
+		if l.Rate.Requests != 1000 || l.Rate.Burst != want || l.Rate.Of != 20 || l.Rate.Least != 10 || l.Rate.Percent != 5*want {
+			t.Errorf("%q: got %+v, want 1000 requests and a burst of %d, a part of 20", tier, l.Rate, want)
 		}
 	}
 }

@@ -63,10 +63,11 @@ func (t *target) flags(c *cobra.Command) {
 const storeFlag = "its URL, such as dynamodb://TABLE or redis://HOST:6379; or dynamodb or redis, if the variable STORE has the URL (so " +
 	"that other users of this machine cannot read a password)"
 
-// load reads the configuration of the functions. The URL of the store is --store, or begins with it and is in STORE.
+// load reads the configuration of the functions. The URL of the store is --store, or is in STORE, and --store is its scheme.
 func (t *target) load() (boot.Config, error) {
 	c, err := clients.Load(t.lookup)
-	if !strings.HasPrefix(c.Store, t.store) {
+	scheme, _, isURL := strings.Cut(c.Store, "://")
+	if !isURL || t.store != c.Store && t.store != scheme && (t.store != "redis" || scheme != "rediss") {
 		return c, command.Usage("--store: got %.20q, want a URL such as dynamodb://TABLE or redis://HOST:6379, or dynamodb or redis if the "+
 			"variable STORE has the URL; for the memory of a gateway, use --url", t.store)
 	}
