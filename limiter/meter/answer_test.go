@@ -80,7 +80,7 @@ func TestAnswer(t *testing.T) {
 		{"no JSON", "text/html", `{"a":7}`, []string{"a"}, 0, false, `got "text/html"`},
 		{"carriage returns", asEvents, "data:{\"a\":7}\r\rdata:{\"a\":8}\r\r", []string{"a"}, 8, false, ""},
 		{"byte order marks", asEvents, "\ufeffdata: {\"a\":7}\n\n\ufeffdata: {\"a\":8}\n\n", []string{"a"}, 7, false, ""},
-		{"other field", asEvents, "data: {\"a\":7}\n\ndatum: {\"a\":8}\n\ndata\n\n", []string{"a"}, 7, false, ""},
+		{"other field", asEvents, "data: {\"a\":7}\n\ndatum: {\"a\":8}\n\ndata\n\n\ufeffdata: {\"a\":9}\n\n", []string{"a"}, 7, false, ""},
 		{"broken event", asEvents, "data: {\"a\":7}\n\ndata: ]{\"a\":8}\n\ndata: {\"a\":9}\n\n", []string{"a"}, 9, false, ""},
 		{"open event", asEvents, "data: {\"a\":7}\n\ndata: {\"a\":8\n\ndata: {}\n\n", []string{"a"}, 7, false, ""},
 		{"repeated", asJSON, `{"a":7,"a":8}`, []string{"a"}, 8, false, ""},

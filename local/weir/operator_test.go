@@ -266,7 +266,8 @@ func TestOperator_mistakes(t *testing.T) {
 	}
 }
 
-// With --rules, RULES_FROM of this process has no effect. Otherwise the rules come from the records table.
+// With --rules, RULES_FROM of this process has no effect. Otherwise the rules come from the records table. redis also names a
+// store with TLS.
 func TestTarget_lookup(t *testing.T) {
 	t.Setenv("RULES_FROM", "table")
 	if value, ok := (&target{store: "redis"}).lookup("RULES_FROM"); ok || value != "" {
@@ -275,6 +276,10 @@ func TestTarget_lookup(t *testing.T) {
 	t.Setenv("RULES_FROM", "")
 	if value, _ := (&target{store: "redis", recordsTable: "x"}).lookup("RULES_FROM"); value != contract.RulesTable {
 		t.Errorf("RULES_FROM by --records-table: got %q, want %q", value, contract.RulesTable)
+	}
+	t.Setenv("STORE", "rediss://h")
+	if c, err := (&target{store: "redis", namespace: "x"}).load(); err != nil || c.Store != "rediss://h" {
+		t.Errorf("--store redis: got %q and error %v, want the URL in STORE", c.Store, err)
 	}
 }
 
