@@ -107,15 +107,12 @@ func TestLimiter_Take_backOff_tiers(t *testing.T) {
 func TestLimiter_Take_backOff_group(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, now := newPaced(), noon
-		l, tiers := over(store, 0), tiersOfTwo(t)
-		store.answer = func(call int, _ context.Context) error { // another environment takes the whole limit during the first call
-			var err error
-			if call%2 == 0 {
-				theirs := tiers[1]
-				theirs.Cost = 2
-				_, err = store.remote.Take(ctx, algo.InstantOf(now), user, []limiter.Charge{theirs}, make([]algo.Result, 1))
+		l, theirs, tiers := over(store, 0), over(store.remote, 0), tiersOfTwo(t)
+		store.answer = func(call int, _ context.Context) error { // another environment takes the whole limit during the second call
+			for range 2 * (1 - call%2) {
+				takeAt(t, theirs, now, tiers[1])
 			}
-			return err
+			return nil
 		}
 		for range 3 {
 			oneByOne(3, func(i int) limiter.Decision {
@@ -255,15 +252,26 @@ func backedOff(t *testing.T, r *remote, l *limiter.Limiter, charge limiter.Charg
 	return now
 }
 
-// If the clock is set back, the back-off does not become longer.
-func TestLimiter_Take_backOff_clockBack(t *testing.T) {
-	r, charge := newRemote(), tenth(t)
-	l := over(r, 0)
-	backedOff(t, r, l, charge)
-	r.takes.Store(0)
-	takeAt(t, l, noon.Add(-time.Hour), charge)
-	if r.takes.Load() != 1 {
-		t.Error("got a back-off an hour before the refusal, want none")
+// A clock that is set back, a settlement, which can give quota back, and a Peek that finds room end a back-off.
+func TestLimiter_Take_backOff_ends(t *testing.T) {
+	for name, end := range map[string]func(l *limiter.Limiter, now time.Time, charge limiter.Charge, r *limiter.Receipt) time.Time{
+		"clock": func(*limiter.Limiter, time.Time, limiter.Charge, *limiter.Receipt) time.Time { return noon.Add(-time.Hour) },
+		"settlement": func(_ *limiter.Limiter, now time.Time, _ limiter.Charge, r *limiter.Receipt) time.Time {
+			r.Refund(ctx, now)
+			return now
+		},
+		"Peek": func(l *limiter.Limiter, now time.Time, charge limiter.Charge, _ *limiter.Receipt) time.Time {
+			mustPeek(t, l, now, charge)
+			return now
+		},
+	} {
+		r, charge := newRemote(), tenth(t)
+		l := over(r, 0)
+		_, receipt := hold(t, l, noon.Add(-time.Second), charge)
+		now := end(l, backedOff(t, r, l, charge), charge, receipt)
+		if d := takeAt(t, l, now, charge); d.StoreCalls != 1 {
+			t.Errorf("%s: got %+v, want a call", name, d)
+		}
 	}
 }
 
@@ -302,15 +310,11 @@ func TestLimiter_Take_backOff_credit(t *testing.T) {
 	}
 }
 
-// A settlement can give quota back, so it ends a back-off of its process. The next call can be refused as the known state
-// says, and counts in no back-off.
-func TestLimiter_Take_backOff_settled(t *testing.T) {
-	r, charge := newRemote(), tenth(t)
+// A call that is refused as the known state says, here after a settlement, counts in no back-off.
+func TestLimiter_Take_backOff_expected(t *testing.T) {
+	r, charge, now := newRemote(), tenth(t), noon
 	l, theirs := over(r, 0), over(r, 0)
-	_, receipt := hold(t, l, noon.Add(-time.Second), charge)
-	now := backedOff(t, r, l, charge)
-	receipt.Refund(ctx, now)
-	_, receipt = hold(t, l, now, charge)
+	_, receipt := hold(t, l, now, charge)
 	receipt.Settle(ctx, now, func(limiter.Charge) int64 { return 2 })
 	for _, wait := range []time.Duration{0, 200, 100, 100} {
 		if now = now.Add(wait * time.Millisecond); wait > 0 {
@@ -319,19 +323,6 @@ func TestLimiter_Take_backOff_settled(t *testing.T) {
 		if d := takeAt(t, l, now, charge); d.Allowed || d.StoreCalls != 1 {
 			t.Errorf("after %s: got %+v, want a call that is refused", wait*time.Millisecond, d)
 		}
-	}
-}
-
-// If Peek finds room during a back-off, the next request is sent to the store.
-func TestLimiter_Take_backOff_peek(t *testing.T) {
-	r, charge := newRemote(), tenth(t)
-	l := over(r, 0)
-	now := backedOff(t, r, l, charge)
-	if d := mustPeek(t, l, now, charge); !d.Allowed || d.StoreCalls != 1 {
-		t.Errorf("Peek: got %+v, want room", d)
-	}
-	if d := takeAt(t, l, now, charge); !d.Allowed {
-		t.Errorf("after Peek: got %+v, want it allowed", d)
 	}
 }
 

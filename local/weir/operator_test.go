@@ -243,7 +243,6 @@ func TestOperator_mistakes(t *testing.T) {
 		{[]string{"usage"}, 2, "arguments: got none, want SUBJECT"},
 		{[]string{"usage", "user:a", "--url", "http://example.com"}, 2, "on this machine"},
 		{[]string{"usage", "user:a", "--store", "memory", "--namespace", "x"}, 2, "use --url"},
-		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x"}, 2, "want a URL such as dynamodb://TABLE"},
 		{[]string{"usage", "user:a", "--store", "dyn", "--namespace", "x"}, 2, `--store: got "dyn"`},
 		{[]string{"usage", "user:a", "--store", "redis://127.0.0.1:1", "--url", "http://127.0.0.1:1"}, 2, "want one of them"},
 		{[]string{"usage", "user:a", "--store", "redis://h", "--rules", "x", "--records-table", "y"}, 2,

@@ -66,8 +66,8 @@ const storeFlag = "its URL, such as dynamodb://TABLE or redis://HOST:6379; or dy
 // load reads the configuration of the functions. The URL of the store is --store, or is in STORE, and --store is its scheme.
 func (t *target) load() (boot.Config, error) {
 	c, err := clients.Load(t.lookup)
-	scheme, _, isURL := strings.Cut(c.Store, "://")
-	if !isURL || t.store != c.Store && t.store != scheme && (t.store != "redis" || scheme != "rediss") {
+	scheme, _, _ := strings.Cut(c.Store, "://")
+	if t.store != c.Store && t.store != scheme && (t.store != "redis" || scheme != "rediss") {
 		return c, command.Usage("--store: got %.20q, want a URL such as dynamodb://TABLE or redis://HOST:6379, or dynamodb or redis if the "+
 			"variable STORE has the URL; for the memory of a gateway, use --url", t.store)
 	}
