@@ -255,7 +255,9 @@ func backedOff(t *testing.T, r *remote, l *limiter.Limiter, charge limiter.Charg
 // A clock that is set back, a settlement, which can give quota back, and a Peek that finds room end a back-off.
 func TestLimiter_Take_backOff_ends(t *testing.T) {
 	for name, end := range map[string]func(l *limiter.Limiter, now time.Time, charge limiter.Charge, r *limiter.Receipt) time.Time{
-		"clock": func(*limiter.Limiter, time.Time, limiter.Charge, *limiter.Receipt) time.Time { return noon.Add(-time.Hour) },
+		"clock": func(*limiter.Limiter, time.Time, limiter.Charge, *limiter.Receipt) time.Time {
+			return noon.Add(-time.Hour)
+		},
 		"settlement": func(_ *limiter.Limiter, now time.Time, _ limiter.Charge, r *limiter.Receipt) time.Time {
 			r.Refund(ctx, now)
 			return now

@@ -43,13 +43,12 @@ func TestWords(t *testing.T) {
 // wordTypes has the packages that declare a type with the name of a word, and the reason for each further one. An alias is
 // no declaration.
 var wordTypes = map[string]map[string]string{
-	"Limit":    {"limiter/internal/domain": "", "limiter/rules/document": "a limit as the JSON of a document has it"},
-	"Rule":     {"limiter/rules/document": ""},
-	"Decision": {"limiter": ""},
-	"Settlement": {"limiter": "", "limiter/telemetry": "what metrics need of a settlement; telemetry is imported where the limiter " +
-		"is not"},
-	"Answer": {"limiter/httplimit": "", "limiter/meter": "the body of an API's answer, which it reads"},
-	"Caller": {"limiter/caller": ""}, "Client": {"limiter/redisstore": ""}, "Record": {"limiter/caller": ""},
+	"Limit":      {"limiter/internal/domain": "", "limiter/rules/document": "a limit as the JSON of a document has it"},
+	"Rule":       {"limiter/rules/document": ""},
+	"Decision":   {"limiter": ""},
+	"Settlement": {"limiter": "", "limiter/telemetry": "what metrics need of a settlement; telemetry is imported where the limiter is not"},
+	"Answer":     {"limiter/httplimit": "", "limiter/meter": "the body of an API's answer, which it reads"},
+	"Caller":     {"limiter/caller": ""}, "Client": {"limiter/redisstore": ""}, "Record": {"limiter/caller": ""},
 	"Lease": {"limiter/internal/quota": ""}, "Share": {"limiter/internal/quota": ""}, "Shared": {"limiter/algo": ""},
 	"Shares": {"limiter/internal/domain": ""}, "Settled": {"limiter/internal/domain": ""},
 }

@@ -86,8 +86,7 @@ func TestAuthorizer_waitsForReload(t *testing.T) {
 const refusal = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,` +
 	`"error":"$context.authorizer.problemError",` +
 	`"message":"$context.authorizer.message","retry_after":$context.authorizer.wait,"limit":$context.authorizer.limit,` +
-	`"window":"$context.authorizer.window",` +
-	`"violated-policies":["$context.authorizer.policy"]}`
+	`"window":"$context.authorizer.window","violated-policies":["$context.authorizer.policy"]}`
 
 // filled replaces the variables of the template with the values of the context. Like API Gateway, it
 // escapes nothing.

@@ -618,8 +618,7 @@ func TestLimits_grants(t *testing.T) {
 	const items = `"Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":[%s]},"Null":{"dynamodb:LeadingKeys":"false"}},` +
 		`"Effect":"Allow"`
 	for prefix, statements := range map[string][]string{
-		"KeysDefaultPolicy": {`"Action":["dynamodb:DeleteItem","dynamodb:GetItem","dynamodb:PutItem","dynamodb:Scan"],` +
-			`"Effect":"Allow"`},
+		"KeysDefaultPolicy": {`"Action":["dynamodb:DeleteItem","dynamodb:GetItem","dynamodb:PutItem","dynamodb:Scan"],"Effect":"Allow"`},
 		"RulesDefaultPolicy": {`"Action":["dynamodb:DeleteItem","dynamodb:GetItem","dynamodb:PutItem"],` + fmt.Sprintf(items,
 			`"rules","rules#*"`), `"Action":"dynamodb:GetItem",` + fmt.Sprintf(items, `"deployedrules#test"`)},
 	} {

@@ -152,8 +152,7 @@ func (l *local) searches(api *httptest.Server, token string, n int) {
 		"RateLimit-Policy": fmt.Sprintf(`"search";q=%d;w=60`, quota), "RateLimit": `"search";r=0;t=1`, "Content-Type": "application/problem+json",
 	})
 	want := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
-		`"error":"rate_limit_exceeded",` +
-		`"message":"Too many requests. Retry after 1 second.","retry_after":1,"limit":` + strconv.Itoa(quota) +
+		`"error":"rate_limit_exceeded","message":"Too many requests. Retry after 1 second.","retry_after":1,"limit":` + strconv.Itoa(quota) +
 		`,"window":"60s","violated-policies":["search"]}`
 	if r.Text != want {
 		l.t.Errorf("body\n got %s\nwant %s", r.Text, want)

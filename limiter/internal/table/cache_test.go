@@ -87,21 +87,3 @@ func TestCache_charge(t *testing.T) {
 		t.Errorf("got a usage of %d, want 1000, and at most what a second adds", got)
 	}
 }
-
-// Thresholds on one count have one cached state, and each its own back-off.
-func TestSeen_tiers(t *testing.T) {
-	free := limitOf(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 5, Of: 9, Window: time.Hour})
-	paid := limitOf(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 9, Of: 9, Window: time.Hour})
-	now := algo.Instant(time.Hour)
-	full := algo.Result{Machine: paid.Machine(), State: algo.State{Window: 1, Count: 9}}
-	seen := []Seen{{limit: free, Result: full, at: now}}
-	for range 4 {
-		seen[0].refused(free, now, 1, &Cache{TTL: time.Second, IntN: func(int) int { return 0 }})
-	}
-	for i, limit := range []*domain.Limit{paid, free} {
-		own := find(seen, limit).backOffOf(limit)
-		if backsOff := own != nil && own.left(now, limit.View(full), now, 1, time.Second) > 0; backsOff != (i == 1) {
-			t.Errorf("threshold of %d: got a back-off: %t, want one only for the refused tier", limit.MaxCost(), backsOff)
-		}
-	}
-}
