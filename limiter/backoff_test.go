@@ -319,7 +319,8 @@ func TestLimiter_Take_backOff_expected(t *testing.T) {
 	_, receipt := hold(t, l, now, charge)
 	receipt.Settle(ctx, now, func(limiter.Charge) int64 { return 2 })
 	for _, wait := range []time.Duration{0, 200, 100, 100} {
-		if now = now.Add(wait * time.Millisecond); wait > 0 {
+		now = now.Add(wait * time.Millisecond)
+		if wait > 0 {
 			takeAt(t, theirs, now, charge)
 		}
 		if d := takeAt(t, l, now, charge); d.Allowed || d.StoreCalls != 1 {

@@ -136,10 +136,11 @@ func TestRules_Notes_meant(t *testing.T) {
 		document(rule("/prod", "", all)):                          "",
 		document(rule("/a", "", all+`,"anonymous":`+limit)):       "a caller without a credential has the default_tier free",
 		strings.Replace(document(rule("/a", "", all+`,"anonymous":`+limit)), "{", `{"default_tier":"anonymous",`, 1): "",
-		having("", "x-plan"):                     "rules[0].headers: a client chooses X-Plan",
-		having("", "mcp-name"):                   "rules[0].headers: behind an authorizer, which sees no body, the MCP server must compare Mcp-Name",
-		having("POST", "mcp-name"):               "rules[0].method: a call by another method than POST counts only on other rules",
-		with(`"exempt":[{"ip":"192.0.2.7/24"}]`): `exempt[0].ip: got "192.0.2.7/24", which is the network 192.0.2.0/24`,
+		having("", "x-plan"):       "rules[0].headers: a client chooses X-Plan",
+		having("", "mcp-name"):     "rules[0].headers: behind an authorizer, which sees no body, the MCP server must compare Mcp-Name",
+		having("POST", "mcp-name"): "rules[0].method: a call by another method than POST counts only on other rules",
+		with(`"exempt":[{"ip":"192.0.2.7/24"}]`): `exempt[0].ip: got "192.0.2.7/24", ` +
+			`which is the network 192.0.2.0/24`,
 		with(`"overrides":[{"ip":"2001:db8::1/64","limits":{"a":{"requests":9}}}]`):                  "overrides[0].ip: got",
 		strings.Replace(document(rule("/a", "", all)), "{", `{"exempt":[{"ip":"192.0.2.0/24"}],`, 1): "",
 	} {
