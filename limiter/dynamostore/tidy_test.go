@@ -75,16 +75,20 @@ func TestStore_tidy_logRace(t *testing.T) {
 	}
 }
 
-// In a large item, the store removes the expired counts of a limit that has three counts. In a small
-// item, it keeps up to eight expired counts.
+// In a large item, the store removes the expired counts of a limit that has three counts, also if few attributes are
+// dead. In a small item, it keeps up to eight expired counts.
 func TestStore_tidy_crowded(t *testing.T) {
-	for limits, want := range map[int]int{2: 5, 6: 6} {
+	for _, c := range []struct{ windows, buckets, last, want int }{{2, 0, 1, 5}, {6, 0, 1, 6}, {1, 8, 9, 1}} {
 		b, who := newTable(t), caller()
 		var charges []limiter.Charge
-		for i := range limits {
-			charges = append(charges, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+strconv.Itoa(i), sliding), Cost: 1})
+		for i := range c.windows + c.buckets {
+			rate := sliding
+			if i >= c.windows {
+				rate = bucket
+			}
+			charges = append(charges, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+strconv.Itoa(i), rate), Cost: 1})
 		}
-		for visit, some := range [][]limiter.Charge{charges, charges, charges[:1]} {
+		for visit, some := range [][]limiter.Charge{charges, charges, charges[:c.last]} {
 			b.take(t, noon.Add(time.Duration(visit)*10*time.Minute), some...)
 		}
 		counts := 0
@@ -93,8 +97,8 @@ func TestStore_tidy_crowded(t *testing.T) {
 				counts++
 			}
 		}
-		if counts != want {
-			t.Errorf("%d limits: got %d counts after three visits, want %d", limits, counts, want)
+		if counts != c.want {
+			t.Errorf("%+v: got %d counts after three visits, want %d", c, counts, c.want)
 		}
 	}
 }
