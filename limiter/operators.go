@@ -59,7 +59,7 @@ func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) 
 			}
 			s.add(limits[j], entries, algo.InstantOf(now), j == 0)
 		}
-		if c.Limit.Reports() != nil && limits[0] != c.Limit {
+		if c.Limit.Syncs() != nil && limits[0] != c.Limit {
 			s.Remaining = int64(float64(s.Remaining) / float64(s.Capacity) * float64(c.Limit.Machine().Capacity()))
 			s.Capacity = c.Limit.Machine().Capacity()
 		}
@@ -73,8 +73,8 @@ func (l *Limiter) locate(c Charge) (subjects []Subject, limits []*Limit) {
 	switch {
 	case c.Limit.Spread.Shards > 0 && l.remote:
 		return c.Limit.Subjects(c.Subject), c.Limit.Parts()
-	case c.Limit.Reports() != nil && l.remote:
-		return []Subject{c.Limit.CountedSubject(c.Subject)}, []*Limit{c.Limit.Reports().Admitted}
+	case c.Limit.Syncs() != nil && l.remote:
+		return []Subject{c.Limit.CountedSubject(c.Subject)}, []*Limit{c.Limit.Syncs().Admitted}
 	}
 	return []Subject{c.Limit.CountedSubject(c.Subject)}, []*Limit{c.Limit}
 }

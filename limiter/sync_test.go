@@ -249,7 +249,7 @@ type demands struct {
 func (d *demands) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
 	error) {
 	for _, c := range charges {
-		if c.Limit == d.of.Reports().Demand {
+		if c.Limit == d.of.Syncs().Demand {
 			d.reports = append(d.reports, c.Cost)
 		}
 	}

@@ -50,7 +50,7 @@ var wordTypes = map[string]map[string]string{
 	"Answer":     {"limiter/httplimit": "", "limiter/meter": "the body of an API's answer, which it reads"},
 	"Caller":     {"limiter/caller": ""}, "Client": {"limiter/redisstore": ""}, "Record": {"limiter/caller": ""},
 	"Lease": {"limiter/internal/quota": ""}, "Share": {"limiter/internal/quota": ""}, "Shared": {"limiter/algo": ""},
-	"Shares": {"limiter/internal/domain": ""}, "Settled": {"limiter/internal/domain": ""},
+	"Shares": {"limiter/internal/domain": ""}, "Settled": {"limiter/internal/domain": ""}, "Report": {"functions/contract": ""},
 }
 
 // TestWords_types proves that one word has one type: each type of wordTypes is declared in the packages listed there only.

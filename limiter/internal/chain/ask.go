@@ -37,7 +37,7 @@ type Ask struct {
 	Group  bool // the charges are the sums of several requests
 	// MayRepeat reports that the request takes the ask again if a breaker rejects it, so OnError does not decide it yet.
 	MayRepeat bool
-	Reports   bool // the charges are reports of a counter, which the denial cache does not keep
+	Syncs     bool // the charges are a sync of a counter, which the denial cache does not keep
 
 	Verdict Verdict
 	// Err is why the Verdict is Busy or Failed. It stays if the fallback decided instead. On entry of Take, it is a
@@ -50,7 +50,7 @@ type Ask struct {
 	NeedsShare bool          // shared limits refuse, and other regions can have share
 	Calls      int           // calls of the remote store
 	StoreTime  time.Duration // time that the ask waited for the remote store
-	Clamped    int           // states that reports of counters clamped
+	Clamped    int           // states that syncs of counters clamped
 	Overshoot  int64         // by how much a counter exceeds its limit
 	Degraded   error         // why a counter decides without the store
 	Transfer   domain.Transfer

@@ -180,7 +180,7 @@ func (k *contract) check(a *chain.Ask, before map[limiter.ID]int64, called bool)
 	return nil
 }
 
-// counting reports whether a has a limit with a counter, whose reports the recorder charges at any time.
+// counting reports whether a has a limit with a counter, whose syncs the recorder charges at any time.
 func (k *contract) counting(a *chain.Ask) bool {
 	return slices.ContainsFunc(a.Lines, func(l chain.Line) bool { return l.Limit.Spread.Sync > 0 })
 }

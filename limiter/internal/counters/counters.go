@@ -1,5 +1,5 @@
 // Package counters is the layer of limits that this process counts by itself (Spread.Sync). It exceeds a limit by what
-// Spread.Sync states, because it reports its charges to the store afterwards.
+// Spread.Sync states, because it sends its charges to the store afterwards.
 package counters
 
 import (
@@ -16,7 +16,7 @@ import (
 type Counters struct {
 	Below chain.Layer
 	*chain.Process
-	Store chain.Layer // takes the reports of counters
+	Store chain.Layer // takes the syncs of counters
 }
 
 // rounds is the number of times that a request waits for another request that synchronizes its counter. After that, the
@@ -191,35 +191,35 @@ func (s *serving) drop(again bool) {
 }
 
 // synchronize synchronizes the counter of charge i with the store. The store makes the charges that the
-// counter has not yet reported, even beyond the limit. It returns an error if the store failed and the counter must not
+// counter has not yet synchronized, even beyond the limit. It returns an error if the store failed and the counter must not
 // decide without it.
 func (s *serving) synchronize(i int) (unsynced error) {
 	limit := s.Lines[i].Limit
 	s.Trackers.Lock()
 	t := s.Trackers.Get(s.Now, s.Subject, limit)
-	out := t.Counter.Report(s.Now)
+	out := t.Counter.Sync(s.Now)
 	s.Trackers.Unlock()
 
-	report := chain.Ask{Request: s.Request, Subject: s.Subject, Reports: true}
+	sync := chain.Ask{Request: s.Request, Subject: s.Subject, Syncs: true}
 	add := func(l *domain.Limit, cost int64) {
-		report.Add(chain.Line{Limit: l, Want: cost}, domain.Charge{Subject: s.Subject, Limit: l, Cost: cost, Force: true}, algo.Result{})
+		sync.Add(chain.Line{Limit: l, Want: cost}, domain.Charge{Subject: s.Subject, Limit: l, Cost: cost, Force: true}, algo.Result{})
 	}
-	r := t.Limit.Reports()
+	r := t.Limit.Syncs()
 	add(r.Admitted, out.Count)
 	add(r.Demand, out.Demand)
 	add(r.Processes, out.Interval.Milliseconds())
-	report.Calls, report.Err = 1, domain.ErrUnavailable // these values stay if the store panics
-	defer func() { s.synchronized(t, out, &report) }()
+	sync.Calls, sync.Err = 1, domain.ErrUnavailable // these values stay if the store panics
+	defer func() { s.synchronized(t, out, &sync) }()
 	began := time.Now()
-	report.Calls = 0
-	s.Store.Take(&report)
-	s.Calls += report.Calls
+	sync.Calls = 0
+	s.Store.Take(&sync)
+	s.Calls += sync.Calls
 	s.StoreTime += time.Since(began)
-	err := report.Err
+	err := sync.Err
 	switch {
 	case err == nil:
-		for j, r := range report.Results {
-			if r.Clamped && report.Charges[j].Cost > 0 {
+		for j, r := range sync.Results {
+			if r.Clamped && sync.Charges[j].Cost > 0 {
 				s.Clamped++
 			}
 		}
@@ -233,19 +233,19 @@ func (s *serving) synchronize(i int) (unsynced error) {
 }
 
 // synchronized ends the synchronization of t, and wakes the requests that wait for it.
-func (s *serving) synchronized(t *table.Tracker, out quota.Report, report *chain.Ask) {
+func (s *serving) synchronized(t *table.Tracker, out quota.Sync, sync *chain.Ask) {
 	s.Trackers.Lock()
 	defer s.Trackers.Unlock()
-	if err := report.Err; err == nil {
-		s.Overshoot = max(s.Overshoot, t.Counter.Reported(s.Now, out, report.Results, s.IntN))
+	if err := sync.Err; err == nil {
+		s.Overshoot = max(s.Overshoot, t.Counter.Synced(s.Now, out, sync.Results, s.IntN))
 	} else {
-		t.Counter.Unreported(s.Now, out, report.Calls > 0 && domain.MayHaveCharged(err), domain.Busy(err), s.IntN)
+		t.Counter.Unsynced(s.Now, out, sync.Calls > 0 && domain.MayHaveCharged(err), domain.Busy(err), s.IntN)
 	}
-	t.Err = report.Err
+	t.Err = sync.Err
 	t.EndRenewal()
 }
 
-// Settle implements chain.Layer. A counter returns a whole charge that it has not reported yet, and nothing else.
+// Settle implements chain.Layer. A counter returns a whole charge that it has not synchronized yet, and nothing else.
 func (c *Counters) Settle(s *chain.Correction) {
 	c.Trackers.Lock()
 	for i := range s.Parts {

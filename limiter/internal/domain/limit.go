@@ -81,7 +81,7 @@ type Limit struct {
 	parts        []*Limit // the shards of Spread.Shards
 	localShare   *Limit   // the part of one process in an outage; nil unless LocalProcesses divide the limit
 	isLocalShare bool     // l is the localShare of another limit
-	reports      *Reports // the limits of Spread.Sync that count reports; nil without it
+	syncs        *Syncs   // the limits of Spread.Sync that count syncs; nil without it
 	regions      []*Limit // the limit in each region, if regions share it; l itself is at its place
 }
 
@@ -147,7 +147,7 @@ func (l Limit) build() (*Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.machine, l.fingerprint, l.localShare, l.reports = machine, machine.Fingerprint(), nil, nil
+	l.machine, l.fingerprint, l.localShare, l.syncs = machine, machine.Fingerprint(), nil, nil
 	if l.ID == 0 {
 		l.ID = NewID(l.Name)
 	}
@@ -186,7 +186,7 @@ func (l Limit) build() (*Limit, error) {
 		}
 	}
 	if l.Spread.Sync > 0 {
-		l.reports, err = newReports(&l)
+		l.syncs, err = newSyncs(&l)
 	}
 	return &l, err
 }
@@ -264,23 +264,23 @@ func (l Limit) newLocalShare() (*Limit, error) {
 // Notifies reports whether l writes notices.
 func (l *Limit) Notifies() bool { return l.Notify[0] != 0 && !l.Shadow }
 
-// Reports are the limits under which a limit with Spread.Sync counts the reports of processes. They count on the same
+// Syncs are the limits under which a limit with Spread.Sync counts the syncs of processes. They count on the same
 // subject, and refuse nothing.
-type Reports struct {
+type Syncs struct {
 	Admitted  *Limit // counts admissions: the limit itself, or a longer window if its window is too short
 	Demand    *Limit // counts the demand of the processes
 	Processes *Limit // counts the elapsed milliseconds of each process: 1,000 a second mean one process
 }
 
-func newReports(l *Limit) (*Reports, error) {
+func newSyncs(l *Limit) (*Syncs, error) {
 	perWindow := func(what string, requests, version int64) (*Limit, error) {
 		return NewLimit(Limit{Name: l.Name, ID: NewID(what, l.ID.String()), Version: version, Horizon: l.Horizon,
-			Rate: algo.Rate{Requests: requests, Window: quota.ReportWindow, Counts: true}})
+			Rate: algo.Rate{Requests: requests, Window: quota.SyncWindow, Counts: true}})
 	}
-	r := &Reports{Admitted: l}
+	r := &Syncs{Admitted: l}
 	var err error
-	if quota.Span(l.machine) < quota.ReportWindow {
-		admitted := min(float64(algo.MaxRequests), quota.Rate(l.machine)*quota.ReportWindow.Seconds())
+	if quota.Span(l.machine) < quota.SyncWindow {
+		admitted := min(float64(algo.MaxRequests), quota.Rate(l.machine)*quota.SyncWindow.Seconds())
 		r.Admitted, err = perWindow("admitted", int64(admitted), l.Version)
 		if err != nil {
 			return nil, err
@@ -326,8 +326,8 @@ func (l *Limit) LocalShare() *Limit { return l.localShare }
 // IsLocalShare reports whether l is the LocalShare of another limit.
 func (l *Limit) IsLocalShare() bool { return l.isLocalShare }
 
-// Reports returns the limits of Spread.Sync that count reports; nil without it.
-func (l *Limit) Reports() *Reports { return l.reports }
+// Syncs returns the limits of Spread.Sync that count syncs; nil without it.
+func (l *Limit) Syncs() *Syncs { return l.syncs }
 
 // MaxCost returns the largest cost that the limit can allow. It is the capacity of the limit, or of its
 // smallest part if Spread divides it.

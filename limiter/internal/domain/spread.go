@@ -13,7 +13,7 @@ import (
 //
 // A limit that changes from or to Shards starts at full quota, because its earlier counts are elsewhere. The
 // same is true for Sync with a window below four seconds. A limit that no longer has Sync loses the
-// charges since the last report of each process.
+// charges since the last sync of each process.
 type Spread struct {
 	// Lease is the largest number of requests that a process takes from the store at once. The process then decides
 	// these requests without further calls. It starts with one request, and takes more if it uses up its leases. With
@@ -31,14 +31,14 @@ type Spread struct {
 	// admits although another has used more than its new part. Shards can refuse while others have room. A cost is
 	// at most the capacity of one shard. Remaining is an estimate from the charged shard.
 	Shards int
-	// Sync divides the limit between processes in proportion to their demand. Each process decides by its share, reports
-	// its demand, and reads the total. Sync is the shortest interval between two reports of a process. With many
-	// processes, the interval grows, so that all of them together report about 360 times a second: it is 17 s for 6,000
+	// Sync divides the limit between processes in proportion to their demand. Each process decides by its share, sends
+	// its demand, and reads the total. Sync is the shortest interval between two syncs of a process. With many
+	// processes, the interval grows, so that all of them together send about 360 a second: it is 17 s for 6,000
 	// processes. Sync is for limits of all callers that are too large for one item. It is the default for limits of all
 	// callers on DynamoDB, with DefaultSync.
 	//
-	// After the processes have reported, they admit at most 5 % more than the limit, and on average
-	// 3 % less. If demand rises fivefold, shares grow before all processes have reported. Then the
+	// After the first syncs, the processes admit at most 5 % more than the limit, and on average
+	// 3 % less. If demand rises fivefold, shares grow before all processes have sent a sync. Then the
 	// total excess is at most the sum of these:
 	//
 	//   - two seconds of the limit;
@@ -46,14 +46,14 @@ type Spread struct {
 	//   - for each process, one request and twice the square root of its share of a second.
 	//
 	// These bounds are measured with 600 and with 6,000 processes, and with DefaultSync. If all processes start together,
-	// each admits up to the limit for two seconds, until it has read the reports of the others.
+	// each admits up to the limit for two seconds, until it has read the syncs of the others.
 	//
 	// Sync can refuse too many requests if demand shifts to few processes at once. It enforces a
 	// window shorter than four intervals as a rate. Decision.Overshoot reports the excess.
 	//
 	// While the store is down, each process enforces the whole limit by its own count. If OnError
 	// denies or divides the limit, the process instead calls the store for each request until the
-	// store answers. A report without an answer is not sent again. The store counts it at most once,
+	// store answers. A sync without an answer is not sent again. The store counts it at most once,
 	// and the process that sent it always counts it.
 	Sync time.Duration
 }
@@ -62,7 +62,7 @@ type Spread struct {
 const (
 	MaxShards = 64
 	MinSync   = 10 * time.Millisecond
-	MaxSync   = quota.ReportWindow / 2 // at twice this interval, processes exceed the limit by 8 %
+	MaxSync   = quota.SyncWindow / 2 // at twice this interval, processes exceed the limit by 8 %
 )
 
 // DefaultSync is the Sync of large limits of all callers on DynamoDB.

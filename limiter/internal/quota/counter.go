@@ -11,7 +11,7 @@ type CounterRules struct {
 	Machine  algo.Machine  // machine of the limit
 	Horizon  time.Duration // how long a store keeps a charge on the limit
 	Interval time.Duration // shortest time between synchronizations
-	// Admitted is the machine of the state that Reported receives. It is the machine of the limit. If the
+	// Admitted is the machine of the state that Synced receives. It is the machine of the limit. If the
 	// window of the limit is too short for a Share, it is the machine of a longer window.
 	Admitted algo.Machine
 }
@@ -24,8 +24,8 @@ type Counter struct {
 	share       Share
 	pending     int64        // charged in this process and not yet sent to the store
 	charged     algo.Instant // instant of the newest pending charge
-	epoch       int64        // number of reports sent so far
-	// own counts what this process admitted. The store counts a report without an answer at most once, because the
+	epoch       int64        // number of syncs sent so far
+	// own counts what this process admitted. The store counts a sync without an answer at most once, because the
 	// process does not send it again. With own, the process enforces the limit at least on its own admissions.
 	own  algo.Result
 	lost bool // the store may lack charges that own has
@@ -77,7 +77,7 @@ func (c *Counter) Known() bool { return c.Machine != nil }
 
 // Due reports whether it is time to synchronize.
 func (c *Counter) Due(now algo.Instant) bool {
-	return c.Machine == nil || now >= c.share.due || c.share.due.Sub(now) > 2*maxReport
+	return c.Machine == nil || now >= c.share.due || c.share.due.Sub(now) > 2*maxSync
 }
 
 // Idle reports whether the counter may be removed at the instant now.
@@ -167,8 +167,8 @@ func undone(m algo.Machine, s, before, after algo.State, cost int64) algo.State 
 	return s
 }
 
-// Report starts a synchronization. The caller MUST then call Reported or Unreported.
-func (c *Counter) Report(now algo.Instant) (out Report) {
+// Sync starts a synchronization. The caller MUST then call Synced or Unsynced.
+func (c *Counter) Sync(now algo.Instant) (out Sync) {
 	s := &c.share
 	out.At = now
 	if s.stage >= joining {
@@ -178,21 +178,21 @@ func (c *Counter) Report(now algo.Instant) (out Report) {
 			out.Count = 0 // the limit no longer counts these charges
 		}
 	}
-	out.Demand, out.Interval = s.report(now, out.demand)
+	out.Demand, out.Interval = s.sync(now, out.demand)
 	return out
 }
 
-// send empties c.pending and returns the total of its charges, which the next report contains.
+// send empties c.pending and returns the total of its charges, which the next sync contains.
 func (c *Counter) send() (sent int64) {
 	sent, c.pending = c.pending, 0
 	c.epoch++
 	return sent
 }
 
-// Reported ends a synchronization that succeeded. results are the states of the store: the count, the demand and the
+// Synced ends a synchronization that succeeded. results are the states of the store: the count, the demand and the
 // number of processes. It returns by how many requests the count
 // exceeds the limit.
-func (c *Counter) Reported(now algo.Instant, out Report, results []algo.Result, intN func(int) int) (overshoot int64) {
+func (c *Counter) Synced(now algo.Instant, out Sync, results []algo.Result, intN func(int) int) (overshoot int64) {
 	overshoot = c.sync(now, results[0])
 	c.share.update(now, out, results[1], results[2], c.rules.Interval, func() float64 { return fraction(intN) })
 	c.share.compute(now, results[0], c.ownCount())
@@ -225,9 +225,9 @@ func atLeast(m algo.Machine, s, own algo.State, now algo.Instant) algo.State {
 	return m.Force(s, now, max(0, m.Used(own, now)-m.Used(s, now)))
 }
 
-// Unreported ends a synchronization that failed. charged reports whether the store may have charged the
+// Unsynced ends a synchronization that failed. charged reports whether the store may have charged the
 // report. busy reports whether the subject is busy.
-func (c *Counter) Unreported(now algo.Instant, out Report, charged, busy bool, intN func(int) int) {
+func (c *Counter) Unsynced(now algo.Instant, out Sync, charged, busy bool, intN func(int) int) {
 	if charged {
 		c.lost = c.lost || out.Count > 0
 	} else {
@@ -241,10 +241,10 @@ func (c *Counter) Unreported(now algo.Instant, out Report, charged, busy bool, i
 		s.start(now, spread)
 		s.compute(now, c.Result, c.ownCount())
 	case busy:
-		s.interval = min(2*max(s.interval, minReport), maxReport)
+		s.interval = min(2*max(s.interval, minSync), maxSync)
 		s.due = now.Add(s.interval/2 + times(s.interval, spread))
 	default:
-		s.due = now.Add(max(s.interval, minReport))
+		s.due = now.Add(max(s.interval, minSync))
 	}
 	if charged {
 		s.demand, s.requests, s.since = s.demand-out.demand, s.requests-out.requests, now

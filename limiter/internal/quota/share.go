@@ -7,24 +7,24 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// reportRate is the highest number of reports a second of all processes together. minReport is the time before the first
-// report of a process, and maxReport bounds the interval between two. The store sums the reports of the last ReportWindow.
+// syncRate is the highest number of syncs a second of all processes together. minSync is the time before the first
+// sync of a process, and maxSync bounds the interval between two. The store sums the syncs of the last SyncWindow.
 const (
-	reportRate   = 360
-	minReport    = 500 * time.Millisecond
-	maxReport    = time.Minute
-	ReportWindow = 4 * time.Second
+	syncRate   = 360
+	minSync    = 500 * time.Millisecond
+	maxSync    = time.Minute
+	SyncWindow = 4 * time.Second
 )
 
 // targetUse is the part of the limit that processes share if demand exceeds the limit. The demand that
 // they read varies by some percent, so their shares can sum up to more than this part.
 const targetUse = 0.97
 
-// Processes that start together find no reports, so the number of processes is unknown to them. Each process
-// reads the reports again at a random time within firstReports. A few processes, chosen at random, then send
-// their first report. The other processes read these reports before they report, and so learn the number of
+// Processes that start together find no syncs, so the number of processes is unknown to them. Each process
+// reads the syncs again at a random time within firstSyncs. A few processes, chosen at random, then send
+// their first sync. The other processes read these syncs before they sync, and so learn the number of
 // processes.
-const firstReports = 1500 * time.Millisecond
+const firstSyncs = 1500 * time.Millisecond
 
 // Span returns how long a machine counts an admission.
 func Span(m algo.Machine) time.Duration {
@@ -37,23 +37,23 @@ func Span(m algo.Machine) time.Duration {
 // Rate returns how many requests a second a machine admits in the long run.
 func Rate(m algo.Machine) float64 { return float64(m.Capacity()) / Span(m).Seconds() }
 
-// Share is what one process may admit of a limit until its next report. All processes divide
-// the rate of the limit in proportion to their demand. The zero value has read no reports.
+// Share is what one process may admit of a limit until its next sync. All processes divide
+// the rate of the limit in proportion to their demand. The zero value has read no syncs.
 type Share struct {
 	algo.Result       // a bucket that holds about a second of the share
 	largest     int64 // the largest cost so far; the bucket must hold it
 	stage       stage
-	born        algo.Instant  // when this process first read the reports
-	cold        bool          // there were no reports when this process first read them
-	from        algo.Instant  // start of the current wave of first reports
+	born        algo.Instant  // when this process first read the syncs
+	cold        bool          // there were no syncs when this process first read them
+	from        algo.Instant  // start of the current wave of first syncs
 	wave        time.Duration // length of that wave
-	demand      int64         // cost of the requests in this process since its last report
-	requests    int64         // number of requests since the last report
-	since       algo.Instant  // instant of the last report
+	demand      int64         // cost of the requests in this process since its last sync
+	requests    int64         // number of requests since the last sync
+	since       algo.Instant  // instant of the last sync
 	interval    time.Duration
-	due         algo.Instant // when to report, or to read the reports
+	due         algo.Instant // when to sync, or to read the syncs
 
-	own                        algo.State // counts the reported demand of this process alone
+	own                        algo.State // counts the synced demand of this process alone
 	recentDemand               float64    // demand of this process during recentTime
 	recentRequests, recentTime float64    // number of requests in recentTime, and recentTime in seconds
 	rate                       float64    // demand of this process, in requests a second; 0 if unknown
@@ -64,10 +64,10 @@ type Share struct {
 	next                       float64      // rate from the instant until on, in requests a second
 }
 
-// Report is what a counter sends to the store. The store charges it at At.
-type Report struct {
+// Sync is what a counter sends to the store. The store charges it at At.
+type Sync struct {
 	At    algo.Instant
-	Count int64 // requests admitted since the last report
+	Count int64 // requests admitted since the last sync
 	// The store sums Demand over all processes. It also sums Interval, in milliseconds, which gives the number of processes.
 	Demand   int64
 	Interval time.Duration
@@ -75,29 +75,29 @@ type Report struct {
 	demand, requests int64
 }
 
-// stage is the progress of a process until it reports regularly.
+// stage is the progress of a process until it syncs regularly.
 type stage uint8
 
 const (
-	unseen  stage = iota // the process has not read the reports of other processes
-	waiting              // there were no reports, so the process reads again before its first report
-	joining              // its first report is due
+	unseen  stage = iota // the process has not read the syncs of other processes
+	waiting              // there were no syncs, so the process reads again before its first sync
+	joining              // its first sync is due
 	steady
 )
 
 func times(d time.Duration, f float64) time.Duration { return time.Duration(float64(d) * f) }
 
-// start sets the instant at which s reads the reports a second time. At the first time there were none, so the
+// start sets the instant at which s reads the syncs a second time. At the first time there were none, so the
 // number of processes is unknown.
 func (s *Share) start(now algo.Instant, spread float64) {
-	s.stage, s.born, s.cold, s.since, s.interval = waiting, now, true, now, minReport
-	s.from, s.wave = now.Add(minReport), firstReports
+	s.stage, s.born, s.cold, s.since, s.interval = waiting, now, true, now, minSync
+	s.from, s.wave = now.Add(minSync), firstSyncs
 	s.due = s.from.Add(times(s.wave, spread))
 }
 
-// update sets demand and number of processes from the reports in the store, and plans the next report.
+// update sets demand and number of processes from the syncs in the store, and plans the next sync.
 // shortest is the shortest interval. random returns a number from 0 to 1.
-func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Result, shortest time.Duration, random func() float64) {
+func (s *Share) update(now algo.Instant, out Sync, demand, processes algo.Result, shortest time.Duration, random func() float64) {
 	over := s.covered(now, processes).Seconds()
 	used := func(r algo.Result) float64 { return float64(r.Machine.Used(r.State, now)) / over }
 	s.processes = used(processes) / 1000
@@ -111,35 +111,35 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 		s.start(now, random())
 		return
 	}
-	interval := times(time.Second, s.processes/reportRate)
+	interval := times(time.Second, s.processes/syncRate)
 	before := s.interval
-	s.interval = min(max(interval, shortest), maxReport)
+	s.interval = min(max(interval, shortest), maxSync)
 	switch gap := now.Sub(s.since); {
 	case s.stage == unseen:
 		s.stage, s.born, s.since = joining, now, now
-		s.due = now.Add(minReport + times(s.interval, random()))
+		s.due = now.Add(minSync + times(s.interval, random()))
 		return
 	case s.stage == waiting:
 		s.measure(s.demand, s.requests, gap, 0)
-		s.mayReport(now, random)
+		s.maySync(now, random)
 		return
 	case s.stage == joining:
 		s.stage = steady
 		s.measure(out.demand, out.requests, gap, 0)
-		if s.cold { // few other processes may have reported so far
-			s.interval = max(s.interval, firstReports)
+		if s.cold { // few other processes may have synced so far
+			s.interval = max(s.interval, firstSyncs)
 		}
-	case gap > 4*max(before, ReportWindow): // this process was idle, so its demand is unknown
+	case gap > 4*max(before, SyncWindow): // this process was idle, so its demand is unknown
 		s.measure(0, 0, 0, 0)
-	case gap <= ReportWindow && now.Sub(s.born) > 2*ReportWindow: // measure the rate over the same time as the total
-		s.measure(out.demand, out.requests, gap, 1-gap.Seconds()/ReportWindow.Seconds())
-		s.rate = mine / (ReportWindow + gap/2).Seconds()
+	case gap <= SyncWindow && now.Sub(s.born) > 2*SyncWindow: // measure the rate over the same time as the total
+		s.measure(out.demand, out.requests, gap, 1-gap.Seconds()/SyncWindow.Seconds())
+		s.rate = mine / (SyncWindow + gap/2).Seconds()
 	default: // the rate of a few requests is inexact, so earlier requests count too
-		s.measure(out.demand, out.requests, gap, max(0, 1-float64(out.requests)/16, 1-gap.Seconds()/ReportWindow.Seconds()))
+		s.measure(out.demand, out.requests, gap, max(0, 1-float64(out.requests)/16, 1-gap.Seconds()/SyncWindow.Seconds()))
 	}
 	s.demand, s.requests, s.since = s.demand-out.demand, s.requests-out.requests, now
-	// A random time separates processes that reported together. Small changes of the interval are
-	// ignored, because the number of reports in a window varies.
+	// A random time separates processes that synced together. Small changes of the interval are
+	// ignored, because the number of syncs in a window varies.
 	if s.interval < before*11/10 && s.interval > before*7/10 {
 		s.interval = before
 	}
@@ -157,13 +157,13 @@ func (s *Share) measure(demand, requests int64, during time.Duration, before flo
 	}
 }
 
-// mayReport decides, after the reports were read again, whether the first report is due now. Processes that started
-// together send their first reports in waves. After the first wave, the times of first reports are spread evenly over
+// maySync decides, after the syncs were read again, whether the first sync is due now. Processes that started
+// together send their first syncs in waves. After the first wave, the times of first syncs are spread evenly over
 // the interval.
-func (s *Share) mayReport(now algo.Instant, random func() float64) {
-	left := s.interval - s.from.Sub(s.born.Add(minReport))
+func (s *Share) maySync(now algo.Instant, random func() float64) {
+	left := s.interval - s.from.Sub(s.born.Add(minSync))
 	if random()*left.Seconds() < s.wave.Seconds() {
-		s.stage, s.due, s.interval = joining, now, max(s.interval, firstReports)
+		s.stage, s.due, s.interval = joining, now, max(s.interval, firstSyncs)
 		return
 	}
 	s.from = s.from.Add(s.wave)
@@ -171,20 +171,20 @@ func (s *Share) mayReport(now algo.Instant, random func() float64) {
 	s.due = s.from.Add(times(s.wave, random()))
 }
 
-// covered returns the length of the time whose reports are in the store's sum at the instant now. Usually this is
-// ReportWindow. If there were no reports when s was created, other processes probably started together with this one.
-// In this case, the time begins with the first report of such a process.
+// covered returns the length of the time whose syncs are in the store's sum at the instant now. Usually this is
+// SyncWindow. If there were no syncs when s was created, other processes probably started together with this one.
+// In this case, the time begins with the first sync of such a process.
 func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	m := algo.WindowOf(r.Machine)
 	if !s.cold || m == nil {
-		return ReportWindow
+		return SyncWindow
 	}
-	// A report is sent only with a request. Therefore, the report can be late by the time between two
+	// A sync is sent only with a request. Therefore, the sync can be late by the time between two
 	// requests.
 	late := now.Sub(s.born) / time.Duration(max(1, s.requests))
-	first, start := s.born.Add(minReport+min(late, minReport)), m.Start(m.Index(now))
-	before := times(min(ReportWindow, max(0, start.Sub(first))), 1-now.Sub(start).Seconds()/ReportWindow.Seconds())
-	return max(firstReports/15, before+now.Sub(max(first, start)))
+	first, start := s.born.Add(minSync+min(late, minSync)), m.Start(m.Index(now))
+	before := times(min(SyncWindow, max(0, start.Sub(first))), 1-now.Sub(start).Seconds()/SyncWindow.Seconds())
+	return max(firstSyncs/15, before+now.Sub(max(first, start)))
 }
 
 // compute computes the share of this process. count is the state that counts the admissions of all processes.
@@ -210,12 +210,12 @@ func (s *Share) compute(now algo.Instant, count algo.Result, own bool) {
 		}
 		room = float64(w.Requests - w.Used(count.State, now.Add(ahead-1)))
 	}
-	// On average, the last report of a process is half an interval old, so the store lacks the admissions
+	// On average, the last sync of a process is half an interval old, so the store lacks the admissions
 	// of that time.
-	unreported := s.interval.Seconds() / 2
-	all := room / (ahead.Seconds() + unreported)
+	unsynced := s.interval.Seconds() / 2
+	all := room / (ahead.Seconds() + unsynced)
 	if all > s.total {
-		all = (room - s.total*unreported) / ahead.Seconds()
+		all = (room - s.total*unsynced) / ahead.Seconds()
 	}
 	s.grant(now, max(0, all))
 }
@@ -268,14 +268,14 @@ func (s *Share) forget(cost int64) {
 	s.requests--
 }
 
-// report returns the demand and the interval for a report at the instant now. The argument demand is the demand
-// of this process since its last report.
-func (s *Share) report(now algo.Instant, demand int64) (int64, time.Duration) {
+// sync returns the demand and the interval for a sync at the instant now. The argument demand is the demand
+// of this process since its last sync.
+func (s *Share) sync(now algo.Instant, demand int64) (int64, time.Duration) {
 	switch age := now.Sub(s.since); {
 	case s.stage == joining && age > 0: // the first interval is shorter, so its demand is scaled up to a whole interval
 		return int64(math.Round(min(algo.MaxRequests, float64(demand)*float64(s.interval)/float64(age)))), s.interval
 	case s.stage >= joining:
-		return demand, min(max(age, 0), maxReport)
+		return demand, min(max(age, 0), maxSync)
 	}
 	return demand, 0
 }

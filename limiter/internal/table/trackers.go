@@ -53,7 +53,7 @@ func (ts *Trackers) Get(now algo.Instant, subject domain.Subject, limit *domain.
 
 func counterRules(l *domain.Limit) quota.CounterRules {
 	rules := quota.CounterRules{Machine: l.Machine(), Horizon: l.Horizon, Interval: l.Spread.Sync, Admitted: l.Machine()}
-	if r := l.Reports(); r != nil {
+	if r := l.Syncs(); r != nil {
 		rules.Admitted = r.Admitted.Machine()
 	}
 	return rules

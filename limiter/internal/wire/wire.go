@@ -47,7 +47,7 @@ func (w *Wire) Take(a *chain.Ask) {
 		}
 		break
 	}
-	if a.Err == nil && !a.Reports && (!a.Stale || a.Verdict == chain.Refused) {
+	if a.Err == nil && !a.Syncs && (!a.Stale || a.Verdict == chain.Refused) {
 		w.Cache.Record(a.Now, a.Charges, a.Results, a.Verdict == chain.Admitted, func(i int) domain.Charge { return least(a, i) })
 	}
 }
