@@ -165,6 +165,16 @@ func versioned(version int64, document string) string {
 	return fmt.Sprintf(`{"version":%d,%s`, version, document[1:])
 }
 
+// reloaded returns the rules of e at an instant, after the reload that is due then.
+func reloaded(t *testing.T, e *lambdahttp.Environment, now time.Time) *rules.Rules {
+	t.Helper()
+	_ = e.Rules.At(t.Context(), now)
+	for range 20 { // on a busy machine, a reload can take longer than a request waits for it
+		e.Rules.Wait()
+	}
+	return e.Rules.At(t.Context(), now)
+}
+
 func charges(e *lambdahttp.Environment, user string) []limiter.Charge {
 	return e.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/a"), caller.Caller{User: user})
 }
@@ -244,8 +254,7 @@ func TestConfig_rules_rollback(t *testing.T) {
 					}
 					s.now = s.now.Add(time.Minute)
 					for j, e := range s.environments {
-						_ = e.Rules.At(t.Context(), s.now)
-						e.Rules.Wait()
+						_ = reloaded(t, e, s.now)
 						d, err := e.Limiter.Peek(t.Context(), s.now, charges(e, user))
 						if got, want := e.Rules.Current().Version(), newest.Rules.Current().Version(); err != nil || got != want ||
 							d.Capacity != step.capacity {
@@ -290,8 +299,7 @@ func TestConfig_rules_firstDeployment(t *testing.T) {
 	want("before", 3, 3, 10, 1)
 	s.published(monthly(5))
 	s.now = s.now.Add(time.Minute)
-	_ = s.environments[0].Rules.At(t.Context(), s.now)
-	s.environments[0].Rules.Wait()
+	_ = reloaded(t, s.environments[0], s.now)
 	want("after", 1, 1, 5, noon.Unix())
 	s.start(monthly(1000), 0)
 	want("new environment that has not read the table", 100, 1, 5, 0)

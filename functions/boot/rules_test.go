@@ -21,11 +21,7 @@ import (
 // requests that these rules allow.
 func (d *deployment) allows(t *testing.T) (version, requests int64) {
 	t.Helper()
-	_ = d.Rules.At(t.Context(), d.now)
-	for range 20 { // on a busy machine, a reload can take longer than a request waits for it
-		d.Rules.Wait()
-	}
-	r := d.Rules.At(t.Context(), d.now)
+	r := reloaded(t, d.Environment, d.now)
 	return r.Version(), r.Charges(nil, http.MethodGet, rules.EncodedPath("/api/a"), caller.Caller{User: "alice"})[0].Limit.Rate.Requests
 }
 
