@@ -126,7 +126,8 @@ func (s *site) start(document string, commit int) {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = closed() })
-	e, err := c.Environment(s.t.Context(), storetest.Waiting(store), boot.Options{Logger: quiet.Logger, Clock: func() time.Time { return s.now }})
+	e, err := c.Environment(s.t.Context(), storetest.Waiting(store), boot.Options{Logger: quiet.Logger,
+		Clock: func() time.Time { return s.now }})
 	if err != nil {
 		s.t.Fatal(err)
 	}
