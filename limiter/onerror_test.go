@@ -368,6 +368,21 @@ func TestOnError_inProcess(t *testing.T) {
 			t.Errorf("%s: got %+v, want it %s with reason %s", o, d, want, limiter.ReasonFull)
 		}
 	}
+	// A store that returns no state of a limit has failed.
+	deny := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 9, Window: time.Minute}, OnError: limiter.OnErrorDeny})
+	blank := storetest.Must(limiter.New(stateless{newRemote()}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+	if d := takeAt(t, blank, noon, limiter.Charge{Subject: user, Limit: deny, Cost: 1}); d.Allowed || d.Reason != limiter.ReasonUnavailable {
+		t.Errorf("a store without states: got %+v, want a denial because the store is unavailable", d)
+	}
+}
+
+// stateless is a store that returns no states.
+type stateless struct{ limiter.Store }
+
+func (s stateless) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge,
+	results []algo.Result) (bool, error) {
+	defer clear(results)
+	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
 // In an outage, Peek charges nothing and reports what Take would decide. A Receipt also refunds the
