@@ -51,6 +51,7 @@ var wordTypes = map[string]map[string]string{
 	"Caller":     {"limiter/caller": ""}, "Client": {"limiter/redisstore": ""}, "Record": {"limiter/caller": ""},
 	"Lease": {"limiter/internal/quota": ""}, "Share": {"limiter/internal/quota": ""}, "Shared": {"limiter/algo": ""},
 	"Shares": {"limiter/internal/domain": ""}, "Settled": {"limiter/internal/domain": ""}, "Report": {"functions/contract": ""},
+	"Held": {"limiter/internal/domain": ""},
 }
 
 // TestWords_types proves that one word has one type: each type of wordTypes is declared in the packages listed there only.

@@ -84,7 +84,7 @@ func (f *Counts) Take(now algo.Instant, subject domain.Subject, charges []domain
 	defer f.Holding.Add(-1)
 	seen()
 	e, writes := f.Of(subject), false
-	states := e.Held
+	states := e.Counts
 	if e.Holds() {
 		e.Used = now // also if f refuses the charges
 	}
@@ -114,7 +114,7 @@ func (f *Counts) Take(now algo.Instant, subject domain.Subject, charges []domain
 func (f *Counts) Mirror(now algo.Instant, subject domain.Subject, charges []domain.Charge, results []algo.Result) bool {
 	f.Lock()
 	defer f.Unlock()
-	states, stored := f.Of(subject).Held, slices.Clone(results)
+	states, stored := f.Of(subject).Counts, slices.Clone(results)
 	if !load(now, states, charges, results) {
 		return true
 	}
@@ -132,12 +132,12 @@ func (f *Counts) Mirror(now algo.Instant, subject domain.Subject, charges []doma
 func (f *Counts) Look(now algo.Instant, subject domain.Subject, charges []domain.Charge, results []algo.Result) bool {
 	f.Lock()
 	defer f.Unlock()
-	return load(now, f.Of(subject).Held, charges, results)
+	return load(now, f.Of(subject).Counts, charges, results)
 }
 
 // load fills results with the states of the charged limits, and reports whether there are any. The store works, so it moves
 // share between regions, which f does not see. A limit that regions share thus has the share of all of them here.
-func load(now algo.Instant, states []table.Held, charges []domain.Charge, results []algo.Result) (found bool) {
+func load(now algo.Instant, states []table.OutageCount, charges []domain.Charge, results []algo.Result) (found bool) {
 	for i, c := range charges {
 		results[i] = algo.Result{}
 		if s, ok := as(heldOf(states, c.Limit), c.Limit, now); ok {
@@ -170,7 +170,7 @@ func (f *Counts) apply(now algo.Instant, charges []domain.Charge, results []algo
 func (f *Counts) Drop(subject domain.Subject, charges []domain.Charge, stored []algo.Result) {
 	f.Lock()
 	defer f.Unlock()
-	states := f.Of(subject).Held
+	states := f.Of(subject).Counts
 	if states == nil {
 		return
 	}
@@ -181,7 +181,7 @@ func (f *Counts) Drop(subject domain.Subject, charges []domain.Charge, stored []
 		}
 		if algo.Covers(c.Limit.Machine(), stored[i].State, s.State) {
 			// also removes the state of this process's share of the limit
-			states = slices.DeleteFunc(states, func(s table.Held) bool { return s.Limit.ID == c.Limit.ID })
+			states = slices.DeleteFunc(states, func(s table.OutageCount) bool { return s.Limit.ID == c.Limit.ID })
 		}
 	}
 	f.put(0, subject, states)
@@ -201,13 +201,13 @@ func (f *Counts) Settle(now algo.Instant, c domain.Charge, charged algo.Result, 
 	defer f.Unlock()
 	f.Holding.Add(1)
 	defer f.Holding.Add(-1)
-	states, has, used := f.Of(c.Subject).Held, false, algo.Instant(0)
+	states, has, used := f.Of(c.Subject).Counts, false, algo.Instant(0)
 	s := heldOf(states, c.Limit)
 	if s == nil {
 		if !c.Force || seen == nil || c.Limit.IsLocalShare() || states == nil && !f.Room(now, f.ForOthers()) {
 			return 0, false
 		}
-		start := table.Held{Limit: c.Limit, Machine: c.Limit.Machine()}
+		start := table.OutageCount{Limit: c.Limit, Machine: c.Limit.Machine()}
 		used = now
 		var last algo.Result
 		last, has = seen()
@@ -237,16 +237,17 @@ func (f *Counts) Reset(subject domain.Subject) {
 }
 
 // write stores the results that have a Machine. The caller holds the lock.
-func (f *Counts) write(now algo.Instant, subject domain.Subject, states []table.Held, charges []domain.Charge, results []algo.Result) {
+func (f *Counts) write(now algo.Instant, subject domain.Subject, states []table.OutageCount, charges []domain.Charge,
+	results []algo.Result) {
 	for i, c := range charges {
 		r := results[i]
 		if r.Machine == nil {
 			continue
 		}
 		if s := heldOf(states, c.Limit); s != nil {
-			*s = table.Held{Limit: c.Limit, Machine: r.Machine, State: r.State}
+			*s = table.OutageCount{Limit: c.Limit, Machine: r.Machine, State: r.State}
 		} else if c.Cost > 0 {
-			states = append(states, table.Held{Limit: c.Limit, Machine: r.Machine, State: r.State})
+			states = append(states, table.OutageCount{Limit: c.Limit, Machine: r.Machine, State: r.State})
 		}
 		f.until.Store(max(f.until.Load(), int64(r.Machine.Idle(r.State))))
 	}
@@ -254,17 +255,17 @@ func (f *Counts) write(now algo.Instant, subject domain.Subject, states []table.
 }
 
 // put replaces the states of the subject, which it used at the instant now; 0 if that is no use. The caller holds the lock.
-func (f *Counts) put(now algo.Instant, subject domain.Subject, states []table.Held) {
+func (f *Counts) put(now algo.Instant, subject domain.Subject, states []table.OutageCount) {
 	if len(states) == 0 && !f.Of(subject).Holds() {
 		return
 	}
 	e := f.Open(subject)
-	e.Held, e.Used = states, max(e.Used, now)
+	e.Counts, e.Used = states, max(e.Used, now)
 	f.Changed(e)
 }
 
 // heldOf returns the state of a limit under any version of its rules; nil if there is none.
-func heldOf(states []table.Held, limit *domain.Limit) *table.Held {
+func heldOf(states []table.OutageCount, limit *domain.Limit) *table.OutageCount {
 	for i := range states {
 		if s := &states[i]; s.Limit.ID == limit.ID && s.Limit.IsLocalShare() == limit.IsLocalShare() {
 			return s
@@ -274,7 +275,7 @@ func heldOf(states []table.Held, limit *domain.Limit) *table.Held {
 }
 
 // as converts the state to the parameters of a limit at the instant now. ok is false if there is no state.
-func as(s *table.Held, limit *domain.Limit, now algo.Instant) (state algo.State, ok bool) {
+func as(s *table.OutageCount, limit *domain.Limit, now algo.Instant) (state algo.State, ok bool) {
 	if s == nil {
 		return algo.State{}, false
 	}

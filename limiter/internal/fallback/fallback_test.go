@@ -129,8 +129,8 @@ func TestCounts_mirror_slots(t *testing.T) {
 	}
 	settle(f, now, domain.User("a"), charges, local, 0, nil)
 	f.Drop(domain.User("a"), charges, []algo.Result{{Machine: slots.Machine(), State: stored}})
-	if f.Of(domain.User("a")).Held != nil {
-		t.Errorf("got %+v, want nothing held: the store counts the slot too", f.Of(domain.User("a")).Held)
+	if f.Of(domain.User("a")).Counts != nil {
+		t.Errorf("got %+v, want nothing held: the store counts the slot too", f.Of(domain.User("a")).Counts)
 	}
 }
 

@@ -36,11 +36,11 @@ type Table struct {
 // Entry is what this process keeps of one subject.
 type Entry struct {
 	subject  domain.Subject
-	seen     []Seen       // denial cache
-	Noticed  []Noticed    // notices
-	Held     []Held       // counts of an outage
-	trackers []*Tracker   // leases and counters
-	Used     algo.Instant // last charge in an outage
+	seen     []Seen        // denial cache
+	Noticed  []Noticed     // notices
+	Counts   []OutageCount // counts of an outage
+	trackers []*Tracker    // leases and counters
+	Used     algo.Instant  // last charge in an outage
 
 	weight int           // as counted in the table; 0 if the entry is not in the table
 	holds  bool          // the entry counts in Table.holding
@@ -78,8 +78,8 @@ type Noticed struct {
 	End      int64
 }
 
-// Held is the state of a limit, or of the share of a limit, in an outage.
-type Held struct {
+// OutageCount is the state of a limit, or of the share of a limit, in an outage.
+type OutageCount struct {
 	Limit   *domain.Limit
 	Machine algo.Machine // that of the limit, or that of an earlier version
 	State   algo.State
@@ -138,14 +138,14 @@ func (t *Table) Changed(e *Entry) {
 		e.subject = e.subject.Clone() // the subject can share memory with a large request text
 		t.entries[e.subject] = e
 	}
-	switch holds := len(e.Held) > 0; {
+	switch holds := len(e.Counts) > 0; {
 	case holds && !e.holds:
 		t.Holding.Add(1)
 		t.unused.Added(e.Used, e.subject, len(t.entries))
 	case !holds && e.holds:
 		t.Holding.Add(-1)
 	}
-	e.holds = len(e.Held) > 0
+	e.holds = len(e.Counts) > 0
 	switch loose := e.weight > 0 && !e.holds && len(e.trackers) == 0; {
 	case loose && e.place != nil:
 		t.order.MoveToBack(e.place)
@@ -176,13 +176,13 @@ const (
 
 // size returns the weight of e; 0 if it is empty.
 func (e *Entry) size() int {
-	states := len(e.seen) + len(e.Noticed) + len(e.Held) + trackerStates*len(e.trackers)
+	states := len(e.seen) + len(e.Noticed) + len(e.Counts) + trackerStates*len(e.trackers)
 	weight := (states + entryStates - 1) / entryStates
 	for i := range e.seen {
 		weight += len(e.seen[i].Result.State.Entries) / entryLog
 	}
-	for i := range e.Held {
-		weight += len(e.Held[i].State.Entries) / entryLog
+	for i := range e.Counts {
+		weight += len(e.Counts[i].State.Entries) / entryLog
 	}
 	return weight
 }
@@ -227,7 +227,7 @@ func (t *Table) Evict(now algo.Instant, most int) bool {
 		if !e.full(now) {
 			t.Evicted.Add()
 		}
-		e.Held = nil
+		e.Counts = nil
 		t.Changed(e)
 	}
 	return true
@@ -236,14 +236,14 @@ func (t *Table) Evict(now algo.Instant, most int) bool {
 // expire removes idle trackers. It removes the counts of an outage if all of them have expired.
 func (e *Entry) expire(now algo.Instant) {
 	e.drop(func(t *Tracker) bool { return t.idle(now) })
-	if !slices.ContainsFunc(e.Held, func(s Held) bool { return s.Machine.Idle(s.State) > now }) {
-		e.Held = nil
+	if !slices.ContainsFunc(e.Counts, func(s OutageCount) bool { return s.Machine.Idle(s.State) > now }) {
+		e.Counts = nil
 	}
 }
 
 // full reports whether the counts of an outage leave the subject its full quota.
 func (e *Entry) full(now algo.Instant) bool {
-	return !slices.ContainsFunc(e.Held, func(h Held) bool { return h.Machine.ResetAfter(h.State, now) > 0 })
+	return !slices.ContainsFunc(e.Counts, func(h OutageCount) bool { return h.Machine.ResetAfter(h.State, now) > 0 })
 }
 
 // unused returns the last charge in an outage, 0 of a subject at full quota, and whether Evict may evict e.
@@ -252,7 +252,9 @@ func (e *Entry) unused(now algo.Instant) (at algo.Instant, may bool) {
 	if may && e.full(now) {
 		return 0, true
 	}
-	return e.Used, may && !slices.ContainsFunc(e.Held, func(h Held) bool { return 2*h.Machine.Used(h.State, now) >= algo.Least(h.Machine) })
+	return e.Used, may && !slices.ContainsFunc(e.Counts, func(h OutageCount) bool {
+		return 2*h.Machine.Used(h.State, now) >= algo.Least(h.Machine)
+	})
 }
 
 // drop removes trackers. Their leases end, so a receipt can no longer return quota to them.
@@ -289,7 +291,7 @@ func (t *Table) Forget(s domain.Subject) {
 func (t *Table) DropHeld() {
 	for _, e := range t.entries {
 		if e.holds {
-			e.Held = nil
+			e.Counts = nil
 			t.Changed(e)
 		}
 	}
