@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -71,12 +72,13 @@ func (e estimated) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
 	return e.ahead, e.uncertainty, true
 }
 
-// Now corrects the clock only if the skew is known to within 10 ms.
+// Now corrects the clock only if the skew is known to within 10 ms. Also the store inside another one estimates it.
 func TestLimiter_Now(t *testing.T) {
 	for _, c := range []struct{ ahead, uncertainty, want time.Duration }{
 		{time.Hour, 10 * time.Millisecond, time.Hour}, {-time.Hour, time.Millisecond, -time.Hour}, {time.Hour, 11 * time.Millisecond, 0},
 	} {
-		l := storetest.Must(limiter.New(estimated{newRemote(), c.ahead, c.uncertainty}, limiter.Options{}))
+		store := storetest.Must(resilient.New(estimated{newRemote(), c.ahead, c.uncertainty}, resilient.Options{}))
+		l := storetest.Must(limiter.New(store, limiter.Options{}))
 		before := time.Now()
 		now := l.Now()
 		if off := now.Add(c.want); off.Before(before) || off.After(time.Now()) {
