@@ -49,7 +49,7 @@ func (f *Counts) Holds(now algo.Instant) bool {
 	if int64(now) < f.until.Load() {
 		return true
 	}
-	f.DropHeld()
+	f.DropCounts()
 	return false
 }
 

@@ -13,28 +13,28 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/quota"
 )
 
-// Table is all that this process keeps of subjects: one entry for each. Cache and Trackers, the counts of an outage and
-// notices read and change the parts of an entry. Its lock is that of all of them.
+// Table is all that this process keeps of subjects: one row for each. Cache and Trackers, the counts of an outage and
+// notices read and change the parts of a row. Its lock is that of all of them.
 //
-// The table is bounded by weight. A sixth of it is for entries that the process may forget: a store knows what they
-// know. If such an entry has no room, the table evicts those that were unchanged for the longest time. The rest is for
-// entries that stay until their leases, counters and counts of an outage have expired. Half of this rest is free for the
+// The table is bounded by weight. A sixth of it is for rows that the process may forget: a store knows what they
+// know. If such a row has no room, the table evicts those that were unchanged for the longest time. The rest is for
+// rows that stay until their leases, counters and counts of an outage have expired. Half of this rest is free for the
 // requests of an outage.
 type Table struct {
 	sync.Mutex
 	most    int          // highest weight
-	Holding atomic.Int64 // number of entries with counts of an outage
+	Holding atomic.Int64 // number of rows with counts of an outage
 
-	entries      map[domain.Subject]*Entry
-	order        list.List // the entries that may be forgotten; the last one has changed last
-	loose, fixed int       // weight of the entries in order, and of the others
+	rows         map[domain.Subject]*Row
+	order        list.List // the rows that may be forgotten; the last one has changed last
+	loose, fixed int       // weight of the rows in order, and of the others
 	swept        algo.Instant
 	unused       evict.Queue[domain.Subject]
 	Evicted      evict.Count // subjects that lost counts of an outage
 }
 
-// Entry is what this process keeps of one subject.
-type Entry struct {
+// Row is what this process keeps of one subject.
+type Row struct {
 	subject  domain.Subject
 	seen     []Seen        // denial cache
 	Noticed  []Noticed     // notices
@@ -42,9 +42,9 @@ type Entry struct {
 	trackers []*Tracker    // leases and counters
 	Used     algo.Instant  // last charge in an outage
 
-	weight int           // as counted in the table; 0 if the entry is not in the table
-	holds  bool          // the entry counts in Table.holding
-	place  *list.Element // in Table.order; nil if the entry must stay
+	weight int           // as counted in the table; 0 if the row is not in the table
+	holds  bool          // the row counts in Table.holding
+	place  *list.Element // in Table.order; nil if the row must stay
 }
 
 // Seen is the state of a limit that this process last saw in the store. New rules have other limits, even for
@@ -98,102 +98,102 @@ type Tracker struct {
 	Err      error // error of the last call for a lease or a synchronization; nil if it succeeded
 }
 
-// New returns an empty table for entries of the weight most.
-func New(most int) *Table { return &Table{most: most, entries: map[domain.Subject]*Entry{}} }
+// New returns an empty table for rows of the weight most.
+func New(most int) *Table { return &Table{most: most, rows: map[domain.Subject]*Row{}} }
 
-// nothing is the entry of a subject of which the table keeps nothing.
-var nothing Entry
+// nothing is the row of a subject of which the table keeps nothing.
+var nothing Row
 
-// Of returns the entry of a subject, to read it. The caller holds the lock.
-func (t *Table) Of(s domain.Subject) *Entry {
-	if e := t.entries[s]; e != nil {
-		return e
+// Of returns the row of a subject, to read it. The caller holds the lock.
+func (t *Table) Of(s domain.Subject) *Row {
+	if r := t.rows[s]; r != nil {
+		return r
 	}
 	return &nothing
 }
 
-// Open returns the entry of a subject, to change it. After the change, the caller MUST call Changed. The caller holds
+// Open returns the row of a subject, to change it. After the change, the caller MUST call Changed. The caller holds
 // the lock.
-func (t *Table) Open(s domain.Subject) *Entry {
-	if e := t.entries[s]; e != nil {
-		return e
+func (t *Table) Open(s domain.Subject) *Row {
+	if r := t.rows[s]; r != nil {
+		return r
 	}
-	return &Entry{subject: s}
+	return &Row{subject: s}
 }
 
-// Changed takes over a change of an entry. It adds the entry or removes it if it is empty, and evicts others if there is
+// Changed takes over a change of a row. It adds the row or removes it if it is empty, and evicts others if there is
 // no room. The caller holds the lock.
-func (t *Table) Changed(e *Entry) {
+func (t *Table) Changed(r *Row) {
 	sum := &t.fixed
-	if e.place != nil {
+	if r.place != nil {
 		sum = &t.loose
 	}
-	*sum -= e.weight
-	added := e.weight == 0
-	e.weight = e.size()
+	*sum -= r.weight
+	added := r.weight == 0
+	r.weight = r.size()
 	switch {
-	case e.weight == 0:
-		delete(t.entries, e.subject)
+	case r.weight == 0:
+		delete(t.rows, r.subject)
 	case added:
-		e.subject = e.subject.Clone() // the subject can share memory with a large request text
-		t.entries[e.subject] = e
+		r.subject = r.subject.Clone() // the subject can share memory with a large request text
+		t.rows[r.subject] = r
 	}
-	switch holds := len(e.Counts) > 0; {
-	case holds && !e.holds:
+	switch holds := len(r.Counts) > 0; {
+	case holds && !r.holds:
 		t.Holding.Add(1)
-		t.unused.Added(e.Used, e.subject, len(t.entries))
-	case !holds && e.holds:
+		t.unused.Added(r.Used, r.subject, len(t.rows))
+	case !holds && r.holds:
 		t.Holding.Add(-1)
 	}
-	e.holds = len(e.Counts) > 0
-	switch loose := e.weight > 0 && !e.holds && len(e.trackers) == 0; {
-	case loose && e.place != nil:
-		t.order.MoveToBack(e.place)
+	r.holds = len(r.Counts) > 0
+	switch loose := r.weight > 0 && !r.holds && len(r.trackers) == 0; {
+	case loose && r.place != nil:
+		t.order.MoveToBack(r.place)
 	case loose:
-		e.place = t.order.PushBack(e)
-	case e.place != nil:
-		t.order.Remove(e.place)
-		e.place = nil
+		r.place = t.order.PushBack(r)
+	case r.place != nil:
+		t.order.Remove(r.place)
+		r.place = nil
 	}
-	if e.place == nil {
-		t.fixed += e.weight
+	if r.place == nil {
+		t.fixed += r.weight
 		return
 	}
-	for t.loose += e.weight; t.loose > t.most/6 && t.order.Len() > 1; {
-		oldest := t.order.Front().Value.(*Entry)
+	for t.loose += r.weight; t.loose > t.most/6 && t.order.Len() > 1; {
+		oldest := t.order.Front().Value.(*Row)
 		oldest.seen, oldest.Noticed = nil, nil
 		t.Changed(oldest)
 	}
 }
 
-// An entry with at most entryStates states and entryLog bytes of logs takes about a kilobyte. A larger entry counts as
+// A row with at most rowStates states and rowLog bytes of logs takes about a kilobyte. A larger row counts as
 // several.
 const (
-	entryStates   = 4
-	entryLog      = 512
+	rowStates     = 4
+	rowLog        = 512
 	trackerStates = 2 // states that are as large as one Tracker
 )
 
-// size returns the weight of e; 0 if it is empty.
-func (e *Entry) size() int {
-	states := len(e.seen) + len(e.Noticed) + len(e.Counts) + trackerStates*len(e.trackers)
-	weight := (states + entryStates - 1) / entryStates
-	for i := range e.seen {
-		weight += len(e.seen[i].Result.State.Entries) / entryLog
+// size returns the weight of r; 0 if it is empty.
+func (r *Row) size() int {
+	states := len(r.seen) + len(r.Noticed) + len(r.Counts) + trackerStates*len(r.trackers)
+	weight := (states + rowStates - 1) / rowStates
+	for i := range r.seen {
+		weight += len(r.seen[i].Result.State.Entries) / rowLog
 	}
-	for i := range e.Counts {
-		weight += len(e.Counts[i].State.Entries) / entryLog
+	for i := range r.Counts {
+		weight += len(r.Counts[i].State.Entries) / rowLog
 	}
 	return weight
 }
 
-// ForOutage is the part of a Table for entries that stay, in an outage.
+// ForOutage is the part of a Table for rows that stay, in an outage.
 func (t *Table) ForOutage() int { return t.most - t.most/6 }
 
-// ForOthers is the part for entries that stay without an outage: half of ForOutage.
+// ForOthers is the part for rows that stay without an outage: half of ForOutage.
 func (t *Table) ForOthers() int { return (t.ForOutage() + 1) / 2 }
 
-// Room reports whether the entries that stay weigh less than most. If not, it removes what has expired, at most once a
+// Room reports whether the rows that stay weigh less than most. If not, it removes what has expired, at most once a
 // second. The caller holds the lock.
 func (t *Table) Room(now algo.Instant, most int) bool {
 	if t.fixed < most {
@@ -203,63 +203,63 @@ func (t *Table) Room(now algo.Instant, most int) bool {
 		return false
 	}
 	t.swept = now
-	for _, e := range t.entries {
-		if e.place == nil {
-			e.expire(now)
-			t.Changed(e)
+	for _, r := range t.rows {
+		if r.place == nil {
+			r.expire(now)
+			t.Changed(r)
 		}
 	}
 	return t.fixed < most
 }
 
-// Evict makes room for entries of the weight most, as Room reports it. It evicts entries with counts of an outage and without
+// Evict makes room for rows of the weight most, as Room reports it. It evicts rows with counts of an outage and without
 // trackers: subjects at full quota first, then, of those below half of all their limits, the ones that were unused for the
 // longest time. It reports whether there is room. The caller holds the lock.
 func (t *Table) Evict(now algo.Instant, most int) bool {
 	for t.fixed >= most {
-		oldest, ok := evict.Next(&t.unused, now, t.entries, domain.Subject{}, func(s domain.Subject) (algo.Instant, bool) {
+		oldest, ok := evict.Next(&t.unused, now, t.rows, domain.Subject{}, func(s domain.Subject) (algo.Instant, bool) {
 			return t.Of(s).unused(now)
 		})
 		if !ok {
 			return false
 		}
-		e := t.entries[oldest]
-		if !e.full(now) {
+		r := t.rows[oldest]
+		if !r.full(now) {
 			t.Evicted.Add()
 		}
-		e.Counts = nil
-		t.Changed(e)
+		r.Counts = nil
+		t.Changed(r)
 	}
 	return true
 }
 
 // expire removes idle trackers. It removes the counts of an outage if all of them have expired.
-func (e *Entry) expire(now algo.Instant) {
-	e.drop(func(t *Tracker) bool { return t.idle(now) })
-	if !slices.ContainsFunc(e.Counts, func(s OutageCount) bool { return s.Machine.Idle(s.State) > now }) {
-		e.Counts = nil
+func (r *Row) expire(now algo.Instant) {
+	r.drop(func(t *Tracker) bool { return t.idle(now) })
+	if !slices.ContainsFunc(r.Counts, func(s OutageCount) bool { return s.Machine.Idle(s.State) > now }) {
+		r.Counts = nil
 	}
 }
 
 // full reports whether the counts of an outage leave the subject its full quota.
-func (e *Entry) full(now algo.Instant) bool {
-	return !slices.ContainsFunc(e.Counts, func(h OutageCount) bool { return h.Machine.ResetAfter(h.State, now) > 0 })
+func (r *Row) full(now algo.Instant) bool {
+	return !slices.ContainsFunc(r.Counts, func(h OutageCount) bool { return h.Machine.ResetAfter(h.State, now) > 0 })
 }
 
-// unused returns the last charge in an outage, 0 of a subject at full quota, and whether Evict may evict e.
-func (e *Entry) unused(now algo.Instant) (at algo.Instant, may bool) {
-	may = e.holds && len(e.trackers) == 0
-	if may && e.full(now) {
+// unused returns the last charge in an outage, 0 of a subject at full quota, and whether Evict may evict r.
+func (r *Row) unused(now algo.Instant) (at algo.Instant, may bool) {
+	may = r.holds && len(r.trackers) == 0
+	if may && r.full(now) {
 		return 0, true
 	}
-	return e.Used, may && !slices.ContainsFunc(e.Counts, func(h OutageCount) bool {
+	return r.Used, may && !slices.ContainsFunc(r.Counts, func(h OutageCount) bool {
 		return 2*h.Machine.Used(h.State, now) >= algo.Least(h.Machine)
 	})
 }
 
 // drop removes trackers. Their leases end, so a receipt can no longer return quota to them.
-func (e *Entry) drop(which func(*Tracker) bool) {
-	e.trackers = slices.DeleteFunc(e.trackers, func(t *Tracker) bool {
+func (r *Row) drop(which func(*Tracker) bool) {
+	r.trackers = slices.DeleteFunc(r.trackers, func(t *Tracker) bool {
 		if !which(t) {
 			return false
 		}
@@ -281,21 +281,21 @@ func (t *Tracker) idle(now algo.Instant) bool {
 func (t *Table) Forget(s domain.Subject) {
 	t.Lock()
 	defer t.Unlock()
-	e := t.Open(s)
-	e.seen = nil
-	e.drop(func(t *Tracker) bool { return t.Renewing == nil })
-	t.Changed(e)
+	r := t.Open(s)
+	r.seen = nil
+	r.drop(func(t *Tracker) bool { return t.Renewing == nil })
+	t.Changed(r)
 }
 
-// DropHeld removes all counts of outages. The caller holds the lock.
-func (t *Table) DropHeld() {
-	for _, e := range t.entries {
-		if e.holds {
-			e.Counts = nil
-			t.Changed(e)
+// DropCounts removes all counts of outages. The caller holds the lock.
+func (t *Table) DropCounts() {
+	for _, r := range t.rows {
+		if r.holds {
+			r.Counts = nil
+			t.Changed(r)
 		}
 	}
 }
 
-// Holds reports whether e has counts of an outage.
-func (e *Entry) Holds() bool { return e.holds }
+// Holds reports whether r has counts of an outage.
+func (r *Row) Holds() bool { return r.holds }
