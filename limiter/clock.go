@@ -14,8 +14,8 @@ type SkewEstimator interface {
 	ClockSkew() (ahead, uncertainty time.Duration, ok bool)
 }
 
-// SkewEstimatorOf returns the estimator of a store: the store itself, or the store that it wraps (Unwrap). It is nil if
-// neither estimates the skew.
+// SkewEstimatorOf returns the estimator of a store: the store itself, or a store that it wraps (Unwrap). It is nil if
+// none of them estimates the skew.
 func SkewEstimatorOf(store Store) SkewEstimator {
 	if e, ok := store.(SkewEstimator); ok {
 		return e

@@ -52,7 +52,7 @@ type Decision struct {
 	Over *Limit
 	// Overshoot is the number of requests by which a limit with Spread.Sync exceeded its capacity when this request
 	// synchronized it: the number of requests admitted above the limit in the window, or
-	// in four seconds if the window is shorter. It varies by some percent of the limit, because processes report at
+	// in four seconds if the window is shorter. It varies by some percent of the limit, because processes synchronize at
 	// different times.
 	Overshoot int64
 	// FromCache reports that this process denied the request without a store call.

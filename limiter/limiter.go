@@ -99,7 +99,7 @@ func layersOf(limit *Limit) (set int) {
 
 // connect makes the chain of layers, and a shorter one for each set of layers that an ask needs. It makes them from the store
 // upward: an ask meets leases first and wire last (decide.go). Each layer calls only the one below it, but counters also
-// reports to wire. A store of this process needs no other layer than regions.
+// sends syncs to wire. A store of this process needs no other layer than regions.
 func (l *Limiter) connect(own Shares, o Options) {
 	l.fallback = fallback.New(l.table)
 	p := &chain.Process{Health: &l.health, Cache: &table.Cache{Table: l.table, TTL: o.CacheTTL, IntN: o.IntN},

@@ -37,7 +37,7 @@ type Options struct {
 	// exceeds the share of this region then asks the others, for up to TransferTimeout, about once a second. Without
 	// Regions, a limit that regions share admits the base share of this region. Shadow limits move no share.
 	Regions []Shares
-	// IntN returns a random number from 0 to n-1, which chooses shards, waits and report times. It
+	// IntN returns a random number from 0 to n-1, which chooses shards, waits and times of syncs. It
 	// MUST be safe for concurrent use. nil means rand.IntN of math/rand/v2. A generator with a known
 	// seed makes decisions repeatable.
 	IntN func(n int) int

@@ -503,33 +503,48 @@ func (s *slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subje
 	return s.remote.Take(ctx, now, subject, charges, results)
 }
 
-// If the store panics, no lease or counter stays blocked.
+// panicking is a store that charges and then panics.
+type panicking struct {
+	*remote
+	now bool
+}
+
+func (p *panicking) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
+	taken, err := p.remote.Take(ctx, now, s, charges, results)
+	if p.now {
+		panic("broken")
+	}
+	return taken, err
+}
+
+// After a panic of the store, other requests do not wait for the one that panicked, and a store gets each sync once.
 func TestSpread_panic(t *testing.T) {
-	for _, spread := range []limiter.Spread{{Lease: 3}, {Sync: time.Second}} {
-		store := newRemote()
+	for _, c := range []struct {
+		spread         limiter.Spread
+		step           time.Duration
+		panics, admits int
+	}{{limiter.Spread{Lease: 3}, 0, 0, 4}, {limiter.Spread{Sync: time.Second}, 2 * time.Second, 0, 5},
+		{limiter.Spread{Sync: time.Second}, 2 * time.Second, 3, 5}} {
+		store := &panicking{remote: newRemote()}
 		e := storetest.Must(limiter.New(store, limiter.Options{}))
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute},
-			Spread: spread})}
-		store.before = func(context.Context, limiter.Subject) error { panic("broken") }
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("got no panic, want the panic of the store")
+		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: c.spread})
+		admitted := 0
+		for i := range 12 {
+			store.now = i == c.panics
+			func() {
+				defer func() {
+					if recovered := recover() != nil; recovered != store.now {
+						t.Errorf("%+v, request %d: got panic %t", c, i, recovered)
+					}
+				}()
+				if takeAt(t, e, noon.Add(time.Duration(i)*c.step), limiter.Charge{Subject: user, Limit: l, Cost: 1}).Allowed {
+					admitted++
 				}
 			}()
-			takeAt(t, e, noon, c)
-		}()
-		store.before = nil
-		admitted := 0
-		for range 9 {
-			if d := takeAt(t, e, noon.Add(2*time.Second), c); d.Allowed {
-				admitted++
-			} else if d.Reason != limiter.ReasonNone {
-				t.Error(d)
-			}
 		}
-		if admitted != 5 {
-			t.Errorf("%+v: got %d admitted, want 5", spread, admitted)
+		if admitted != c.admits {
+			t.Errorf("%+v: got %d admitted, want %d", c, admitted, c.admits)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func NewAuthorizer(e *Environment) lambda.Handler {
 	return authorizer{e, e.gate(func(o *httplimit.Options) {
 		o.Reported = !e.WeirBehind
 		if e.WeirBehind {
-			o.Select = e.selecting(false)
+			o.Select = e.selecting(withoutCounts)
 		}
 	})}
 }
@@ -105,8 +105,7 @@ func (a authorizer) usageKey(event *proxyEvent, who *caller.Caller) string {
 // The body template of a gateway response escapes nothing. So the values for the body
 // (contract.BodyKeys) contain no character that breaks a JSON string. Only values for headers contain
 // quotes. A refusal always has all values for the body: if no limit refused, the limit is 0, and the
-// window and the policy are empty. If a value for a header is missing, the answer has no such header
-// (row rest-missing-value of `weir verify`).
+// window and the policy are empty. If a value for a header is missing, the answer has no such header.
 
 // Only this package or people read these keys of the context.
 const (

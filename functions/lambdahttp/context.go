@@ -13,8 +13,7 @@ import (
 
 // errNobody is the error of a request whose host verifies no caller, although Environment.Host is set.
 var errNobody = fmt.Errorf("%w: IDENTITY=host, but only API Gateway, or a function URL with IAM, verifies callers (a load balancer, an "+
-	"open "+
-	"function URL, the authorizer of Weir and a server do not); set IDENTITY=weir", caller.ErrUnverified)
+	"open function URL, the authorizer of Weir and a server do not); set IDENTITY=weir", caller.ErrUnverified)
 
 // authorized is what an authorizer adds to the context of a request. Only the host can write it.
 type authorized struct {
@@ -42,17 +41,14 @@ func (e *proxyEvent) verified(names caller.ClaimNames) (*caller.Claims, error) {
 	var own map[string]json.RawMessage
 	_ = json.Unmarshal(c.Authorizer, &a)   // members of other types are the owner's
 	_ = json.Unmarshal(c.Authorizer, &own) // null without an authorizer
-	identity, arn, by := c.Identity.CognitoIdentityID, c.Identity.UserArn, c.Authentication.ClientCert
-	if cert := c.Identity.ClientCert; cert != nil {
-		by.SubjectDN, by.IssuerDN, by.SerialNumber = cert.SubjectDN, cert.IssuerDN, cert.SerialNumber
-	}
-	if c.Identity.CognitoAuthenticationType == unauthenticated {
+	identity, arn, by := c.Identity.CognitoID, c.Identity.UserARN, c.Identity.ClientCert
+	if c.Identity.CognitoType == unauthenticated {
 		identity, arn = "", ""
 	}
 	var claims caller.Claims
 	switch {
 	case e.host() == httpAPI:
-		identity, arn = a.IAM.CognitoIdentity.IdentityID, a.IAM.UserARN
+		identity, arn, by = a.IAM.CognitoIdentity.IdentityID, a.IAM.UserARN, c.Authentication.ClientCert
 		if arn == "" && e.functionURL() {
 			return nil, errNobody
 		}

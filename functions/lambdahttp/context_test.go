@@ -51,7 +51,7 @@ func TestEnvironment_Host(t *testing.T) {
 			"401"},
 		"REST, mTLS":             {rest, "null", certificates, "user:CN%3Dalice free 2"},
 		"REST, mTLS and Cognito": {rest, cognito, certificates, "user:alice gold 3"},
-		"REST, no authorizer":    {rest, "null", "{}", "401"},
+		"REST, no authorizer":    {rest, "null", `{"accountId":7}`, "401"},
 		"1.0, JWT":               {"1.0", `{"claims":{"sub":"alice","cognito:groups":"[x gold]"},"scopes":null}`, "", "user:alice gold 3"},
 		"1.0, no authorizer":     {"1.0", "null", "{}", "401"},
 		"HTTP API, JWT":          {http2, httpJWT, "", "user:alice gold 3"},
@@ -94,7 +94,7 @@ func TestEnvironment_Host(t *testing.T) {
 				if c.identity != "" {
 					in["authentication"] = json.RawMessage(c.identity)
 					if file == rest {
-						in["identity"], in["authentication"] = json.RawMessage(c.identity), nil
+						in["identity"], in["authentication"], in["elb"] = json.RawMessage(c.identity), nil, nil // as if encoded again
 					}
 				}
 			})

@@ -174,7 +174,7 @@ func (e *Environment) gate(adjust func(*httplimit.Options)) *httplimit.Gate {
 // because the authorizer has recorded the request as allowed.
 func (e *Environment) countsGate() *httplimit.Gate {
 	return e.gate(func(o *httplimit.Options) {
-		o.Select = e.selecting(true)
+		o.Select = e.selecting(withCounts)
 		o.Observe = func(_ context.Context, outcome telemetry.Outcome) {
 			if outcome.Class() != telemetry.ClassAllowed {
 				e.Recorder.Record(outcome)
@@ -182,6 +182,8 @@ func (e *Environment) countsGate() *httplimit.Gate {
 		}
 	})
 }
+
+const withCounts, withoutCounts = true, false // arguments of selecting
 
 // selecting returns a function like Rules.Select that selects only limits with a count, or only the others.
 func (e *Environment) selecting(counts bool) func(context.Context, time.Time, rules.Request) rules.Selection {

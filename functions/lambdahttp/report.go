@@ -30,11 +30,11 @@ func (f *logReader) report(ctx context.Context, event *logEvent) ([]byte, error)
 	if err != nil {
 		return f.invalid(ctx, err)
 	}
-	known := known{costs, event.Status, unknownLength}
+	answer := known{costs, event.Status, unknownLength}
 	if event.Bytes != nil {
-		known.bytes = max(unknownLength, *event.Bytes)
+		answer.bytes = max(unknownLength, *event.Bytes)
 	}
-	reason, err := f.charge(ctx, event.Report.Report, &known)
+	reason, err := f.charge(ctx, event.Report.Report, &answer)
 	if err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}

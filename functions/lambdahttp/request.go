@@ -39,12 +39,18 @@ type proxyEvent struct {
 
 	Headers        map[string]string `json:"headers"`
 	RequestContext struct {
-		APIID          string                                               `json:"apiId"`
-		DomainName     string                                               `json:"domainName"`
-		Stage          string                                               `json:"stage"`
-		ELB            json.RawMessage                                      `json:"elb"`
-		Authorizer     json.RawMessage                                      `json:"authorizer"` // contains whatever an authorizer returned
-		Identity       events.APIGatewayRequestIdentity                     `json:"identity"`
+		APIID      string          `json:"apiId"`
+		DomainName string          `json:"domainName"`
+		Stage      string          `json:"stage"`
+		ELB        *struct{}       `json:"elb"`
+		Authorizer json.RawMessage `json:"authorizer"` // contains whatever an authorizer returned
+		Identity   struct {
+			SourceIP    string                                                        `json:"sourceIp"`
+			UserARN     string                                                        `json:"userArn"`
+			CognitoID   string                                                        `json:"cognitoIdentityId"`
+			CognitoType string                                                        `json:"cognitoAuthenticationType"`
+			ClientCert  events.APIGatewayV2HTTPRequestContextAuthenticationClientCert `json:"clientCert"`
+		} `json:"identity"`
 		Authentication events.APIGatewayV2HTTPRequestContextAuthentication  `json:"authentication"`
 		HTTP           events.APIGatewayV2HTTPRequestContextHTTPDescription `json:"http"`
 	} `json:"requestContext"`

@@ -44,7 +44,7 @@ func (r *response) event(request *proxyEvent) any {
 	body, base64 := r.text()
 	switch request.host() {
 	case httpAPI:
-		headers, cookies := r.single()
+		headers, cookies := r.splitCookies()
 		return events.APIGatewayV2HTTPResponse{StatusCode: r.status, Headers: headers, Cookies: cookies, Body: body, IsBase64Encoded: base64}
 	case loadBalancer:
 		answer := events.ALBTargetGroupResponse{StatusCode: r.status, StatusDescription: fmt.Sprintf("%d %s", r.status,
@@ -54,7 +54,7 @@ func (r *response) event(request *proxyEvent) any {
 			return answer
 		}
 		var cookies []string
-		answer.Headers, cookies = r.single()
+		answer.Headers, cookies = r.splitCookies()
 		for i, cookie := range cookies {
 			answer.Headers[spelling("Set-Cookie", i)] = cookie
 		}
@@ -73,12 +73,13 @@ const StreamDelimiter = "\x00\x00\x00\x00\x00\x00\x00\x00"
 
 func (r *response) stream() ([]byte, error) {
 	r.WriteHeader(http.StatusOK)
-	headers, cookies := r.single()
+	headers, cookies := r.splitCookies()
 	return io.ReadAll(&events.LambdaFunctionURLStreamingResponse{StatusCode: r.status, Headers: headers, Cookies: cookies, Body: &r.body})
 }
 
-// single returns the header with one value for each name, and the cookies, which cannot be joined in one value (RFC 6265, 3).
-func (r *response) single() (headers map[string]string, cookies []string) {
+// splitCookies removes the cookies from the header, because they cannot be joined in one value (RFC 6265, 3). It returns the
+// header with one value for each name, and the cookies.
+func (r *response) splitCookies() (headers map[string]string, cookies []string) {
 	cookies = r.sent["Set-Cookie"]
 	delete(r.sent, "Set-Cookie")
 	return joined(r.sent), cookies

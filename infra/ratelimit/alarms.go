@@ -219,7 +219,7 @@ func (t table) alarms(l *Limits) {
 }
 
 // The guide of ElastiCache names no dimension of a serverless cache. CloudWatch lists clusterId, not ServerlessCacheName:
-// https://github.com/open-constructs/aws-cdk-library/pull/68. The row alarm-metrics of weir verify proves it.
+// https://github.com/open-constructs/aws-cdk-library/pull/68.
 func (c *cache) alarms(l *Limits) {
 	metric := func(name string) awscloudwatch.IMetric {
 		return Metric("AWS/ElastiCache", name, "Sum", map[string]*string{"clusterId": c.cache.ServerlessCacheName()})

@@ -56,7 +56,11 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 		s.updateTidied(ctx, now, subject, e)
 		return
 	}
-	if len(item)-liveLeast*len(charges) <= deadMost && item.bytes() <= largeItem {
+	live := 0
+	for _, c := range charges {
+		live += liveLeast * int(min(c.Cost, 1)) // a charge of 0 may write nothing
+	}
+	if len(item)-live <= deadMost && item.bytes() <= largeItem {
 		return // most items have no more dead attributes than they may
 	}
 	crowded := false

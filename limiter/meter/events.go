@@ -6,7 +6,7 @@ import "bytes"
 // has no values.
 type events struct {
 	scanner *scanner
-	mark    int  // bytes of byteOrderMark that the stream begins with; all of them behind the place of the mark
+	mark    int  // bytes of byteOrderMark that the stream begins with; len(byteOrderMark) after its place
 	matched int  // bytes of dataField that the line begins with; otherLine for another line
 	cr      bool // the last byte was a carriage return, so that a line feed ends no line
 	empty   bool // the line is empty so far

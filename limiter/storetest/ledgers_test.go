@@ -308,7 +308,7 @@ func (w *world) lowerOwn(a *admitted, c *counted, i int, now time.Time, actual i
 
 // raise changes a charge to a higher real cost, at the end of its settlement. made reports whether the store must have
 // made the correction.
-func (w *world) raise(a *admitted, c *counted, now time.Time, actual int64, made bool) {
+func (w *world) raise(a *admitted, c *counted, now time.Time, actual, excess int64, made bool) {
 	if actual > c.Cost {
 		a.correct(&w.most, c, c.most, now, actual)
 		if !made { // the environment may count it by itself, and reach the max debt before the models
@@ -319,7 +319,7 @@ func (w *world) raise(a *admitted, c *counted, now time.Time, actual int64, made
 		}
 		if made && a.began.After(w.resetAt) {
 			for i := range a.env.alone {
-				a.correct(&a.env.alone[i], c, c.own[i], now, actual)
+				a.correct(&a.env.alone[i], c, c.own[i], now, actual-excess) // charges of all environments reach the max debt
 			}
 		}
 		return

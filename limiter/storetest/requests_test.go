@@ -213,7 +213,7 @@ func (w *world) settle(alike bool, delay time.Duration) {
 	}
 	w.checkSettlement(a, now, done, actual, x, after, quiet, faultless)
 	for i := range a.charges {
-		w.raise(a, &a.charges[i], now, actual[i], faultless)
+		w.raise(a, &a.charges[i], now, actual[i], excess(done, a.charges[i].Charge), faultless)
 	}
 }
 

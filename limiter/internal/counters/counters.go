@@ -208,11 +208,12 @@ func (s *serving) synchronize(i int) (unsynced error) {
 	add(r.Admitted, out.Count)
 	add(r.Demand, out.Demand)
 	add(r.Processes, out.Interval.Milliseconds())
-	sync.Calls, sync.Err = 1, domain.ErrUnavailable // these values stay if the store panics
-	defer func() { s.synchronized(t, out, &sync) }()
+	sync.Err = domain.ErrUnavailable // it stays if the store panics
+	panicked := true
+	defer func() { s.synchronized(t, out, &sync, panicked) }()
 	began := time.Now()
-	sync.Calls = 0
 	s.Store.Take(&sync)
+	panicked = false
 	s.Calls += sync.Calls
 	s.StoreTime += time.Since(began)
 	err := sync.Err
@@ -232,14 +233,16 @@ func (s *serving) synchronize(i int) (unsynced error) {
 	return nil
 }
 
-// synchronized ends the synchronization of t, and wakes the requests that wait for it.
-func (s *serving) synchronized(t *table.Tracker, out quota.Sync, sync *chain.Ask) {
+// synchronized ends the synchronization of t, and wakes the requests that wait for it. A store that panicked may have charged
+// it.
+func (s *serving) synchronized(t *table.Tracker, out quota.Sync, sync *chain.Ask, panicked bool) {
 	s.Trackers.Lock()
 	defer s.Trackers.Unlock()
 	if err := sync.Err; err == nil {
 		s.Overshoot = max(s.Overshoot, t.Counter.Synced(s.Now, out, sync.Results, s.IntN))
 	} else {
-		t.Counter.Unsynced(s.Now, out, sync.Calls > 0 && domain.MayHaveCharged(err), domain.Busy(err), s.IntN)
+		charged := panicked || sync.Calls > 0 && domain.MayHaveCharged(err)
+		t.Counter.Unsynced(s.Now, out, charged, domain.Busy(err), s.IntN)
 	}
 	t.Err = sync.Err
 	t.EndRenewal()

@@ -33,7 +33,7 @@ func (c Charge) Apply(m algo.Machine, s algo.State, now algo.Instant) (algo.Stat
 // lastSecond is the Unix second before which the instant of a request MUST lie.
 const lastSecond = (math.MaxInt64 - int64(4*algo.MaxPeriod)) / int64(time.Second)
 
-// Check returns an error if a charge is invalid, or charges the same count as another. home is as in checkEach.
+// Check returns an error if a charge is invalid, or charges the same count as another. home is as in CheckEach.
 func Check(now time.Time, charges []Charge, home *algo.Regions) error {
 	if err := CheckEach(now, charges, home); err != nil {
 		return err

@@ -96,7 +96,7 @@ var errBusy = errors.New("subject busy")
 func AsBusy(err error) error { return fmt.Errorf("%w: %w", errBusy, err) }
 
 // Busy reports whether the requests of one subject cause err: the item is throttled, every attempt lost
-// a race for the item, or asBusy marked err.
+// a race for the item, or AsBusy marked err.
 func Busy(err error) bool {
 	return err != nil && (errors.Is(err, errBusy) || errors.Is(err, ErrContended) || errors.Is(err, ErrItemThrottled))
 }

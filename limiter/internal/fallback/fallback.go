@@ -72,11 +72,11 @@ func (f *Counts) HoldsSubject(s domain.Subject) bool {
 }
 
 // Take makes all charges or none, and reports which. First it calls the function seen, which fills results with
-// the states that this process last saw in the store. take counts at least as much as these states. The error is
+// the states that this process last saw in the store. Take counts at least as much as these states. The error is
 // domain.ErrFull if there is no room for the subject.
 //
 // Take calls seen under the lock, so it misses no concurrent charge of the store. Either the store answered
-// such a charge earlier, and the states of seen include it, or the charge waits for the lock in mirror.
+// such a charge earlier, and the states of seen include it, or the charge waits for the lock in Mirror.
 func (f *Counts) Take(now algo.Instant, subject domain.Subject, charges []domain.Charge, results []algo.Result, seen func()) (bool, error) {
 	f.Lock()
 	defer f.Unlock()
@@ -89,7 +89,7 @@ func (f *Counts) Take(now algo.Instant, subject domain.Subject, charges []domain
 		e.Used = now // also if f refuses the charges
 	}
 	for i, c := range charges {
-		s, _ := as(heldOf(states, c.Limit), c.Limit, now)
+		s, _ := as(countOf(states, c.Limit), c.Limit, now)
 		if results[i].Machine != nil {
 			s = algo.Merge(c.Limit.Machine(), s, results[i].State)
 		}
@@ -109,7 +109,7 @@ func (f *Counts) Take(now algo.Instant, subject domain.Subject, charges []domain
 }
 
 // Mirror repeats, on the limits that f holds, the charges that the store has made. It reports whether all of
-// these limits admit the charges. results contains the states of the store, if there are any. mirror replaces them by
+// these limits admit the charges. results contains the states of the store, if there are any. Mirror replaces them by
 // its own states; a limit that f does not hold has no Machine.
 func (f *Counts) Mirror(now algo.Instant, subject domain.Subject, charges []domain.Charge, results []algo.Result) bool {
 	f.Lock()
@@ -140,7 +140,7 @@ func (f *Counts) Look(now algo.Instant, subject domain.Subject, charges []domain
 func load(now algo.Instant, states []table.OutageCount, charges []domain.Charge, results []algo.Result) (found bool) {
 	for i, c := range charges {
 		results[i] = algo.Result{}
-		if s, ok := as(heldOf(states, c.Limit), c.Limit, now); ok {
+		if s, ok := as(countOf(states, c.Limit), c.Limit, now); ok {
 			results[i], found = algo.Result{Machine: c.Limit.Machine(), State: algo.WithAll(c.Limit.Machine(), s, now)}, true
 		}
 	}
@@ -175,7 +175,7 @@ func (f *Counts) Drop(subject domain.Subject, charges []domain.Charge, stored []
 		return
 	}
 	for i, c := range charges {
-		s := heldOf(states, c.Limit)
+		s := countOf(states, c.Limit)
 		if s == nil || !c.Limit.Is(s.Machine) || stored[i].Machine == nil || !c.Limit.Is(stored[i].Machine) {
 			continue
 		}
@@ -202,7 +202,7 @@ func (f *Counts) Settle(now algo.Instant, c domain.Charge, charged algo.Result, 
 	f.Holding.Add(1)
 	defer f.Holding.Add(-1)
 	states, has, used := f.Of(c.Subject).Counts, false, algo.Instant(0)
-	s := heldOf(states, c.Limit)
+	s := countOf(states, c.Limit)
 	if s == nil {
 		if !c.Force || seen == nil || c.Limit.IsLocalShare() || states == nil && !f.Room(now, f.ForOthers()) {
 			return 0, false
@@ -244,7 +244,7 @@ func (f *Counts) write(now algo.Instant, subject domain.Subject, states []table.
 		if r.Machine == nil {
 			continue
 		}
-		if s := heldOf(states, c.Limit); s != nil {
+		if s := countOf(states, c.Limit); s != nil {
 			*s = table.OutageCount{Limit: c.Limit, Machine: r.Machine, State: r.State}
 		} else if c.Cost > 0 {
 			states = append(states, table.OutageCount{Limit: c.Limit, Machine: r.Machine, State: r.State})
@@ -264,8 +264,8 @@ func (f *Counts) put(now algo.Instant, subject domain.Subject, states []table.Ou
 	f.Changed(e)
 }
 
-// heldOf returns the state of a limit under any version of its rules; nil if there is none.
-func heldOf(states []table.OutageCount, limit *domain.Limit) *table.OutageCount {
+// countOf returns the state of a limit under any version of its rules; nil if there is none.
+func countOf(states []table.OutageCount, limit *domain.Limit) *table.OutageCount {
 	for i := range states {
 		if s := &states[i]; s.Limit.ID == limit.ID && s.Limit.IsLocalShare() == limit.IsLocalShare() {
 			return s

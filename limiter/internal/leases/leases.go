@@ -211,8 +211,7 @@ func (s *serving) takeRest(served int) {
 	if served > 0 {
 		below = a.Split(func(i int) bool { return a.Lines[i].Lease == nil })
 	}
-	err := a.Err
-	below.Verdict, below.Err = chain.Failed, domain.ErrUnavailable // these values stay if the store panics
+	below.Verdict = chain.Unanswered // it stays if the store panics
 	defer func() {
 		s.renewed(below)
 		a.Merge(below)
@@ -227,7 +226,6 @@ func (s *serving) takeRest(served int) {
 		below.Fail(domain.ErrPaused)
 		return
 	}
-	below.Verdict, below.Err = chain.Unanswered, err
 	s.Below.Take(below)
 }
 

@@ -226,7 +226,7 @@ func atLeast(m algo.Machine, s, own algo.State, now algo.Instant) algo.State {
 }
 
 // Unsynced ends a synchronization that failed. charged reports whether the store may have charged the
-// report. busy reports whether the subject is busy.
+// sync. busy reports whether the subject is busy.
 func (c *Counter) Unsynced(now algo.Instant, out Sync, charged, busy bool, intN func(int) int) {
 	if charged {
 		c.lost = c.lost || out.Count > 0

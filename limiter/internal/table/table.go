@@ -43,7 +43,7 @@ type Row struct {
 	Used     algo.Instant  // last charge in an outage
 
 	weight int           // as counted in the table; 0 if the row is not in the table
-	holds  bool          // the row counts in Table.holding
+	holds  bool          // the row counts in Table.Holding
 	place  *list.Element // in Table.order; nil if the row must stay
 }
 
@@ -243,7 +243,7 @@ func (r *Row) expire(now algo.Instant) {
 
 // full reports whether the counts of an outage leave the subject its full quota.
 func (r *Row) full(now algo.Instant) bool {
-	return !slices.ContainsFunc(r.Counts, func(h OutageCount) bool { return h.Machine.ResetAfter(h.State, now) > 0 })
+	return !slices.ContainsFunc(r.Counts, func(c OutageCount) bool { return c.Machine.ResetAfter(c.State, now) > 0 })
 }
 
 // unused returns the last charge in an outage, 0 of a subject at full quota, and whether Evict may evict r.
@@ -252,8 +252,8 @@ func (r *Row) unused(now algo.Instant) (at algo.Instant, may bool) {
 	if may && r.full(now) {
 		return 0, true
 	}
-	return r.Used, may && !slices.ContainsFunc(r.Counts, func(h OutageCount) bool {
-		return 2*h.Machine.Used(h.State, now) >= algo.Least(h.Machine)
+	return r.Used, may && !slices.ContainsFunc(r.Counts, func(c OutageCount) bool {
+		return 2*c.Machine.Used(c.State, now) >= algo.Least(c.Machine)
 	})
 }
 
