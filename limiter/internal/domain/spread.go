@@ -51,6 +51,9 @@ type Spread struct {
 	// Sync can refuse too many requests if demand shifts to few processes at once. It enforces a
 	// window shorter than four intervals as a rate. Decision.Overshoot reports the excess.
 	//
+	// A process whose Options.Subjects leave no room for its count asks the store instead. The store counts these requests
+	// together with those of the other processes only if the window is at least four seconds long.
+	//
 	// While the store is down, each process enforces the whole limit by its own count. If OnError
 	// denies or divides the limit, the process instead calls the store for each request until the
 	// store answers. A sync without an answer is not sent again. The store counts it at most once,
