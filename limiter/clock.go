@@ -14,18 +14,6 @@ type SkewEstimator interface {
 	ClockSkew() (ahead, uncertainty time.Duration, ok bool)
 }
 
-// SkewEstimatorOf returns the estimator of a store: the store itself, or a store that it wraps (Unwrap). It is nil if
-// none of them estimates the skew.
-func SkewEstimatorOf(store Store) SkewEstimator {
-	if e, ok := store.(SkewEstimator); ok {
-		return e
-	}
-	if w, ok := store.(interface{ Unwrap() Store }); ok {
-		return SkewEstimatorOf(w.Unwrap())
-	}
-	return nil
-}
-
 // exactSkew is the largest uncertainty of a skew by which Now corrects the clock.
 const exactSkew = 10 * time.Millisecond
 

@@ -55,11 +55,12 @@ func New(store Store, o Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{store: store, skew: SkewEstimatorOf(store), timeouts: chain.Timeouts{Usual: o.Timeout, Remote: remote}, intN: o.IntN,
+	l := &Limiter{store: store, timeouts: chain.Timeouts{Usual: o.Timeout, Remote: remote}, intN: o.IntN,
 		log: logs{Logger: o.Logger}, table: table.New(o.Subjects)}
 	if o.Notify != nil {
 		l.notices = &notices{Table: l.table, write: o.Notify, log: &l.log}
 	}
+	l.skew, _ = StoreAs[SkewEstimator](store)
 	own, ok := SharesOf(store)
 	if ok {
 		l.home = placeOf(o.Regions)

@@ -209,6 +209,16 @@ func TakeAll(now algo.Instant, charges []Charge, results []algo.Result) bool {
 	return domain.TakeAll(now, charges, results)
 }
 
+// StoreAs returns the first store that implements T: s itself, or a store that it wraps. A store that wraps another one has
+// a method Unwrap. ok is false if none of them implements T.
+func StoreAs[T any](s Store) (found T, ok bool) {
+	found, ok = s.(T)
+	if w, wraps := s.(interface{ Unwrap() Store }); !ok && wraps {
+		return StoreAs[T](w.Unwrap())
+	}
+	return found, ok
+}
+
 // SharesOf returns s as Shares, if s can move share.
 func SharesOf(s Store) (shares Shares, ok bool) { return domain.SharesOf(s) }
 

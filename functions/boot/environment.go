@@ -56,7 +56,7 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 		}
 		recorder = telemetry.New(o.Metrics, c.Namespace, hash)
 		recorder.Sample(c.Sample)
-		if skew := limiter.SkewEstimatorOf(store); skew != nil {
+		if skew, ok := limiter.StoreAs[limiter.SkewEstimator](store); ok {
 			recorder.WatchClock(skew.ClockSkew)
 		}
 	}

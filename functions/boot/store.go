@@ -155,12 +155,10 @@ func (c Config) Probe(ctx context.Context, store limiter.Store) error {
 
 // Warning returns a warning about the settings of the store's server, or "".
 func Warning(ctx context.Context, store limiter.Store) string {
-	if w, ok := store.(interface{ Unwrap() limiter.Store }); ok {
-		store = w.Unwrap()
-	}
-	if s, ok := store.(interface {
+	s, ok := limiter.StoreAs[interface {
 		Warning(ctx context.Context) string
-	}); ok {
+	}](store)
+	if ok {
 		return s.Warning(ctx)
 	}
 	return ""

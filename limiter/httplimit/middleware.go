@@ -127,16 +127,10 @@ func begin(source live.Source, o rules.Options) (*live.Rules, error) {
 	return current, err
 }
 
-// wrapper is a store around another one.
-type wrapper = interface{ Unwrap() limiter.Store }
-
 func parsing(store limiter.Store) (o rules.Options) {
 	_, local := store.(limiter.Local)
 	o.RequireVersion = !local
-	for w, ok := store.(wrapper); ok; w, ok = store.(wrapper) {
-		store = w.Unwrap()
-	}
-	if items, ok := store.(rules.Items); ok { // as in DynamoDB, both the size and the writes of an item are bounded
+	if items, ok := limiter.StoreAs[rules.Items](store); ok { // as in DynamoDB, both the size and the writes of an item are bounded
 		o.Items, o.LeaseAbove = items, rules.LeaseAboveDynamoDB
 	}
 	return o

@@ -77,7 +77,7 @@ func (c *Counter) Known() bool { return c.Machine != nil }
 
 // Due reports whether it is time to synchronize.
 func (c *Counter) Due(now algo.Instant) bool {
-	return c.Machine == nil || now >= c.share.due || c.share.due.Sub(now) > 2*maxSync
+	return c.Machine == nil || now >= c.share.due || c.share.due.Sub(now) > 2*mostInterval
 }
 
 // Idle reports whether the counter may be removed at the instant now.
@@ -241,10 +241,10 @@ func (c *Counter) Unsynced(now algo.Instant, out Sync, charged, busy bool, intN 
 		s.start(now, spread)
 		s.compute(now, c.Result, c.ownCount())
 	case busy:
-		s.interval = min(2*max(s.interval, minSync), maxSync)
+		s.interval = min(2*max(s.interval, leastInterval), mostInterval)
 		s.due = now.Add(s.interval/2 + times(s.interval, spread))
 	default:
-		s.due = now.Add(max(s.interval, minSync))
+		s.due = now.Add(max(s.interval, leastInterval))
 	}
 	if charged {
 		s.demand, s.requests, s.since = s.demand-out.demand, s.requests-out.requests, now

@@ -7,13 +7,13 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// syncRate is the highest number of syncs a second of all processes together. minSync is the time before the first
-// sync of a process, and maxSync bounds the interval between two. The store sums the syncs of the last SyncWindow.
+// syncRate is the highest number of syncs a second of all processes together. leastInterval is the time before the first
+// sync of a process, and mostInterval bounds the interval between two syncs. The store sums the syncs of the last SyncWindow.
 const (
-	syncRate   = 360
-	minSync    = 500 * time.Millisecond
-	maxSync    = time.Minute
-	SyncWindow = 4 * time.Second
+	syncRate      = 360
+	leastInterval = 500 * time.Millisecond
+	mostInterval  = time.Minute
+	SyncWindow    = 4 * time.Second
 )
 
 // targetUse is the part of the limit that processes share if demand exceeds the limit. The demand that
@@ -90,8 +90,8 @@ func times(d time.Duration, f float64) time.Duration { return time.Duration(floa
 // start sets the instant at which s reads the syncs a second time. At the first time there were none, so the
 // number of processes is unknown.
 func (s *Share) start(now algo.Instant, spread float64) {
-	s.stage, s.born, s.cold, s.since, s.interval = waiting, now, true, now, minSync
-	s.from, s.wave = now.Add(minSync), firstSyncs
+	s.stage, s.born, s.cold, s.since, s.interval = waiting, now, true, now, leastInterval
+	s.from, s.wave = now.Add(leastInterval), firstSyncs
 	s.due = s.from.Add(times(s.wave, spread))
 }
 
@@ -113,11 +113,11 @@ func (s *Share) update(now algo.Instant, out Sync, demand, processes algo.Result
 	}
 	interval := times(time.Second, s.processes/syncRate)
 	before := s.interval
-	s.interval = min(max(interval, shortest), maxSync)
+	s.interval = min(max(interval, shortest), mostInterval)
 	switch gap := now.Sub(s.since); {
 	case s.stage == unseen:
 		s.stage, s.born, s.since = joining, now, now
-		s.due = now.Add(minSync + times(s.interval, random()))
+		s.due = now.Add(leastInterval + times(s.interval, random()))
 		return
 	case s.stage == waiting:
 		s.measure(s.demand, s.requests, gap, 0)
@@ -161,7 +161,7 @@ func (s *Share) measure(demand, requests int64, during time.Duration, before flo
 // together send their first syncs in waves. After the first wave, the times of first syncs are spread evenly over
 // the interval.
 func (s *Share) maySync(now algo.Instant, random func() float64) {
-	left := s.interval - s.from.Sub(s.born.Add(minSync))
+	left := s.interval - s.from.Sub(s.born.Add(leastInterval))
 	if random()*left.Seconds() < s.wave.Seconds() {
 		s.stage, s.due, s.interval = joining, now, max(s.interval, firstSyncs)
 		return
@@ -182,7 +182,7 @@ func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	// A sync is sent only with a request. Therefore, the sync can be late by the time between two
 	// requests.
 	late := now.Sub(s.born) / time.Duration(max(1, s.requests))
-	first, start := s.born.Add(minSync+min(late, minSync)), m.Start(m.Index(now))
+	first, start := s.born.Add(leastInterval+min(late, leastInterval)), m.Start(m.Index(now))
 	before := times(min(SyncWindow, max(0, start.Sub(first))), 1-now.Sub(start).Seconds()/SyncWindow.Seconds())
 	return max(firstSyncs/15, before+now.Sub(max(first, start)))
 }
@@ -275,7 +275,7 @@ func (s *Share) sync(now algo.Instant, demand int64) (int64, time.Duration) {
 	case s.stage == joining && age > 0: // the first interval is shorter, so its demand is scaled up to a whole interval
 		return int64(math.Round(min(algo.MaxRequests, float64(demand)*float64(s.interval)/float64(age)))), s.interval
 	case s.stage >= joining:
-		return demand, min(max(age, 0), maxSync)
+		return demand, min(max(age, 0), mostInterval)
 	}
 	return demand, 0
 }
