@@ -62,6 +62,47 @@ func TestSpread_lease(t *testing.T) {
 	}
 }
 
+// If another limit refuses, a refusal does not name a limit whose lease has room, even if the store has nothing left of that
+// limit.
+func TestSpread_lease_otherRefuses(t *testing.T) {
+	both := environments(2, newRemote())
+	leased := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 20, Window: time.Hour, Algorithm: algo.FixedWindow},
+		Spread: limiter.Spread{Lease: 8}})
+	short := limit(t, limiter.Limit{Name: "b", Rate: algo.Rate{Requests: 1, Window: time.Minute, Algorithm: algo.FixedWindow}})
+	first, second := limiter.Charge{Subject: user, Limit: leased, Cost: 1}, limiter.Charge{Subject: user, Limit: short, Cost: 1}
+	for range 7 {
+		takeAt(t, both[0], noon, first) // with leases of 1, 2 and 4
+	}
+	takeAt(t, both[1], noon, limiter.Charge{Subject: user, Limit: leased, Cost: 7})
+	takeAt(t, both[0], noon, first) // with a lease of 6, which are the last
+	takeAt(t, both[0], noon, second)
+	if left := mustPeek(t, both[0], noon, first).Remaining; left != 0 {
+		t.Fatalf("got %d left in the store, want 0", left)
+	}
+	if d := takeAt(t, both[0], noon, first, second); d.Allowed || d.Limit != short || d.RetryAfter != time.Minute {
+		t.Errorf("got allowed %t by %q, retry after %s; want a refusal by b for a minute", d.Allowed, d.Limit.Name, d.RetryAfter)
+	}
+	if !takeAt(t, both[0], noon, first).Allowed {
+		t.Error("got a refusal of a request for which the lease has room")
+	}
+}
+
+// If another limit refuses, a refusal does not name a limit whose counter has room.
+func TestSpread_sync_otherRefuses(t *testing.T) {
+	e := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
+	counted := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Hour, Algorithm: algo.FixedWindow},
+		Spread: limiter.Spread{Sync: time.Second}})
+	short := limiter.Charge{Subject: user, Cost: 1,
+		Limit: limit(t, limiter.Limit{Name: "b", Rate: algo.Rate{Requests: 1, Window: time.Second, Algorithm: algo.FixedWindow}})}
+	takeAt(t, e, noon, short)
+	for range 2 {
+		d := takeAt(t, e, noon, limiter.Charge{Subject: user, Limit: counted, Cost: 5}, short)
+		if d.Allowed || d.Limit != short.Limit || d.RetryAfter != time.Second {
+			t.Errorf("got allowed %t by %q, retry after %s; want a refusal by b for a second", d.Allowed, d.Limit.Name, d.RetryAfter)
+		}
+	}
+}
+
 // A lease ends after a second, and with its window. Its size depends on the traffic.
 func TestSpread_lease_size(t *testing.T) {
 	store := newRemote()

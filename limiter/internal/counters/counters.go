@@ -182,6 +182,7 @@ func (s *serving) drop(again bool) {
 		switch {
 		case line.Taken != nil:
 			line.Counter.Counter.Undo(*line.Taken)
+			s.Results[i] = algo.Result{} // it is a state after the charge, which says nothing about a refusal
 		case line.Counter != nil && again:
 			line.Counter.Counter.Repeat(line.Want)
 		}

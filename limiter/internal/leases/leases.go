@@ -179,12 +179,14 @@ func use(a *chain.Ask, i int, t *table.Tracker) {
 	line.Lease, line.Serial, line.LeaseLeft, a.Results[i] = t, l.Serial, l.Left(a.Now), l.Result
 }
 
-// undo returns what leases served, and forgets which leases to renew. The caller holds the lock.
+// undo returns what leases served, and forgets which leases to renew. The state of such a lease says nothing about a refusal.
+// The caller holds the lock.
 func (s *serving) undo() {
 	for i := range s.Lines {
 		line := &s.Lines[i]
 		if line.Lease != nil {
 			giveBack(s.Now, line, line.Want)
+			s.Results[i] = algo.Result{}
 		}
 		line.Lease, line.Renews, s.Charges[i].Cost = nil, nil, line.Want
 	}
