@@ -76,14 +76,10 @@ func TestSpread_lease_otherRefuses(t *testing.T) {
 	takeAt(t, both[1], noon, limiter.Charge{Subject: user, Limit: leased, Cost: 7})
 	takeAt(t, both[0], noon, first) // with a lease of 6, which are the last
 	takeAt(t, both[0], noon, second)
-	if left := mustPeek(t, both[0], noon, first).Remaining; left != 0 {
-		t.Fatalf("got %d left in the store, want 0", left)
-	}
-	if d := takeAt(t, both[0], noon, first, second); d.Allowed || d.Limit != short || d.RetryAfter != time.Minute {
-		t.Errorf("got allowed %t by %q, retry after %s; want a refusal by b for a minute", d.Allowed, d.Limit.Name, d.RetryAfter)
-	}
-	if !takeAt(t, both[0], noon, first).Allowed {
-		t.Error("got a refusal of a request for which the lease has room")
+	left, d, again := mustPeek(t, both[0], noon, first).Remaining, takeAt(t, both[0], noon, first, second), takeAt(t, both[0], noon, first)
+	if left != 0 || d.Allowed || d.Limit != short || d.RetryAfter != time.Minute || !again.Allowed {
+		t.Errorf("with %d left in the store, want 0: got allowed %t by %q, retry after %s; want a refusal by b for a minute. A request of a "+
+			"alone: got allowed %t, want true", left, d.Allowed, d.Limit.Name, d.RetryAfter, again.Allowed)
 	}
 }
 

@@ -20,7 +20,8 @@ type Leases struct {
 // store itself.
 const rounds = 4
 
-// Know implements chain.Layer. It knows that a subject is paused. What leases have room for, nothing below can refuse.
+// Know implements chain.Layer. It knows that a subject is paused. Nothing below can refuse a charge for which a lease has room,
+// so the layers below are asked about the other charges only.
 func (l *Leases) Know(a *chain.Ask) (refuses bool) {
 	if !l.applies(a) {
 		return l.Below.Know(a)
