@@ -22,6 +22,7 @@ func (c *combiner) finish(ctx context.Context) {
 // refund corrects the admitted asks to the cost 0.
 func (c *combiner) refund() {
 	began := time.Now()
+	c.renew()
 	for _, done := range c.limiter.correct(c.asks, &c.Request, began.Sub(c.began), func(Charge) int64 { return 0 }) {
 		c.refunds.Add(Refunds{Given: done.Given, Dropped: done.Dropped + done.Lost})
 		c.corrected += done.Calls

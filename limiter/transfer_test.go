@@ -573,3 +573,40 @@ func TestLimiter_Take_regionsHang(t *testing.T) {
 		}
 	})
 }
+
+// What follows a transfer has a deadline of its own: charges of other subjects, and refunds. A request that waits for a lease
+// does not wait for the share that the renewing request needs too.
+func TestLimiter_Take_regionsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFederation(t, 2, sharedMinute)
+		f.stores[1].delay = 150 * time.Millisecond
+		store := struct {
+			limiter.Store
+			limiter.Shares
+		}{f.stores[0].Store, f.stores[0].shares}
+		l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 100 * time.Millisecond, Regions: []limiter.Shares{nil, f.stores[1]}}))
+		shared := func(s limiter.Subject) limiter.Charge { return limiter.Charge{Subject: s, Limit: f.limits[0], Cost: 1} }
+		out := limiter.Charge{Subject: limiter.User("out"), Limit: tight, Cost: 1}
+		third := limiter.User("third")
+		leased := limiter.Charge{Subject: third, Cost: 1, Limit: limit(t, limiter.Limit{Name: "b",
+			Rate: algo.Rate{Requests: 9, Window: time.Minute}, Spread: limiter.Spread{Lease: 2}})}
+		for _, c := range []limiter.Charge{shared(user), shared(other), shared(third)} {
+			c.Cost = 150
+			takeAt(t, l, noon, c)
+		}
+		if d := takeAt(t, l, noon, shared(user), limiter.Charge{Subject: other, Limit: tight, Cost: 1}); !d.Allowed || d.Reason != limiter.ReasonNone {
+			t.Errorf("after a transfer: got allowed %t for reason %q, want an admission", d.Allowed, d.Reason)
+		}
+		_, err := store.Store.Take(ctx, algo.InstantOf(noon), out.Subject, []limiter.Charge{out}, make([]algo.Result, 1))
+		if d := takeAt(t, l, noon, shared(other), out); err != nil || d.Limit != tight || d.Refunds.Given != 1 {
+			t.Errorf("refused after a transfer: got reason %q and %+v, want a refusal of the limit and a refund; error %v", d.Reason, d.Refunds, err)
+		}
+		var renewing sync.WaitGroup
+		renewing.Go(func() { takeAt(t, l, noon, leased, shared(third)) })
+		synctest.Wait()
+		if d := takeAt(t, l, noon, leased); !d.Allowed || d.Reason != limiter.ReasonNone {
+			t.Errorf("while another request renews the lease and moves share: got allowed %t for reason %q, want an admission", d.Allowed, d.Reason)
+		}
+		renewing.Wait()
+	})
+}

@@ -127,6 +127,7 @@ func (c *combiner) run(includes func(*ask) bool) {
 	if last == nil {
 		return
 	}
+	c.renew()
 	c.Deadline() // before asks run at the same time
 	c.calls.Run(c.limiter.clock)
 	var longest time.Duration
@@ -134,6 +135,16 @@ func (c *combiner) run(includes func(*ask) bool) {
 		longest, c.asks[i].StoreTime = max(longest, c.asks[i].StoreTime), 0
 	}
 	c.storeTime += longest
+}
+
+// renew lets the calls that follow have a deadline of their own, if asks have waited for share of other regions.
+func (c *combiner) renew() {
+	for i := range c.asks {
+		if c.asks[i].Moved {
+			c.asks[i].Moved = false
+			c.Restart()
+		}
+	}
 }
 
 // probe takes the asks again that a breaker rejected, if another ask of the request has shown that the store works

@@ -54,6 +54,7 @@ type Ask struct {
 	Overshoot  int64         // by how much a counter exceeds its limit
 	Degraded   error         // why a counter decides without the store
 	Transfer   domain.Transfer
+	Moved      bool           // the ask has waited for transfers of share, which take longer than the deadline of calls
 	Refunds    domain.Refunds // of an admission that a layer took back
 }
 
@@ -206,6 +207,7 @@ func (a *Ask) Merge(below *Ask) {
 	if below == a {
 		return
 	}
+	a.Request, a.Moved = below.Request, a.Moved || below.Moved // counts of an outage have another clock
 	a.Lines, a.Charges, a.Results = append(a.Lines, below.Lines...), append(a.Charges, below.Charges...), append(a.Results, below.Results...)
 	a.Verdict, a.Err, a.Early, a.Outage, a.Full = below.Verdict, below.Err, below.Early, below.Outage, below.Full
 	a.Counted, a.NeedsShare, a.Transfer = a.Counted || below.Counted, below.NeedsShare, below.Transfer

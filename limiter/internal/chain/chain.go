@@ -92,6 +92,12 @@ func (r *Request) Again() *Request {
 	return &next
 }
 
+// Restart ends the deadline. The next one begins with the next call. No ask of the request may run meanwhile.
+func (r *Request) Restart() {
+	r.End()
+	*r = *r.Again()
+}
+
 // End ends the deadline.
 func (r *Request) End() {
 	if r.cancel != nil {

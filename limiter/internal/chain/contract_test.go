@@ -272,3 +272,14 @@ func TestContract(t *testing.T) {
 		}
 	}
 }
+
+// An ask has the instant of the layer that refused a part of it: counts of an outage have another clock.
+func TestAsk_Merge(t *testing.T) {
+	r, later := chain.NewRequest(ctx, noon, false, nil), chain.NewRequest(ctx, noon.Add(time.Second), false, nil)
+	a := chain.Ask{Request: &r, Lines: make([]chain.Line, 2), Charges: make([]limiter.Charge, 2), Results: make([]algo.Result, 2)}
+	below := a.Split(func(i int) bool { return i == 1 })
+	below.Request, below.Verdict = &later, chain.Refused
+	if a.Merge(below); a.Now != later.Now || a.Verdict != chain.Refused || len(a.Lines) != 2 {
+		t.Errorf("got verdict %d at %s and %d charges, want the refusal of both at %s", a.Verdict, a.Now.Time(), len(a.Lines), later.Now.Time())
+	}
+}

@@ -3,6 +3,9 @@
 package leases
 
 import (
+	"context"
+	"time"
+
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/internal/chain"
 	"github.com/weir-limits/weir/limiter/internal/domain"
@@ -99,7 +102,7 @@ func (l *Leases) paused(a *chain.Ask) bool {
 
 // Take implements chain.Layer.
 func (l *Leases) Take(a *chain.Ask) {
-	if !l.applies(a) {
+	if !l.applies(a) || a.Err != nil {
 		l.Below.Take(a)
 		if a.Verdict == chain.Admitted && a.Err == nil && a.Spared() {
 			l.keep(a)
@@ -130,11 +133,26 @@ func (s *serving) serve() (served int) {
 		if wait == nil {
 			return served
 		}
-		select {
-		case <-wait:
-		case <-s.Deadline().Done():
-			return 0
+		if !s.await(wait) {
+			waits = rounds
 		}
+	}
+}
+
+// await waits until another request has renewed its lease, but at most for half of the time that is left: it can wait for share
+// of other regions. Await reports whether the renewal has ended.
+func (s *serving) await(renewed <-chan struct{}) bool {
+	ctx := s.Deadline()
+	if end, ok := ctx.Deadline(); ok {
+		half, cancel := context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+		ctx = half
+	}
+	select {
+	case <-renewed:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -152,6 +152,10 @@ func (o *Outage) mirror(a *chain.Ask, elapsed time.Duration, settled int64) {
 // takeBack settles the charges of a below, and their spares.
 func (o *Outage) takeBack(a *chain.Ask, elapsed time.Duration) {
 	c := chain.Correction{Request: a.Request, Subject: a.Subject, Elapsed: elapsed}
+	if a.Moved {
+		c.Request = a.Again()
+		defer c.End()
+	}
 	for i, charge := range a.Charges {
 		if !charge.Force && charge.Cost > 0 {
 			c.Parts = append(c.Parts, chain.Part{Line: a.Lines[i], Charge: charge, Result: a.Results[i]})

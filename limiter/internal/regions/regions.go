@@ -155,6 +155,7 @@ func (a *attempt) beginRound() bool {
 		return false
 	}
 	a.rounds++
+	a.Moved = true
 	deadline, ok := a.Context().Deadline()
 	return !ok || !deadline.Before(a.until)
 }

@@ -185,7 +185,7 @@ func (c *call) plan() plan {
 	switch {
 	case !c.hot:
 		return unknownPlan
-	case slices.ContainsFunc(c.Charges, func(c domain.Charge) bool { return !table.LeasesHelp(c.Limit) }):
+	case slices.ContainsFunc(c.Lines, func(l chain.Line) bool { return !table.LeasesHelp(l.Limit) }): // no lease is on a shard
 		return hotUnleasedPlan
 	}
 	return hotPlan
