@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	samples "github.com/weir-limits/weir/events"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sample"
@@ -29,8 +31,6 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
-
-	samples "github.com/weir-limits/weir/events"
 )
 
 var (
@@ -581,5 +581,27 @@ func TestAuthorizer_path(t *testing.T) {
 	long := changed(t, event, "/dev/GET/api/v1/search", "/dev/GET/"+strings.Repeat("x", 2000))
 	if p, err := authorize(t, e, long); err != nil || len(p.PolicyDocument.Statement[0].Resource[0]) > 512 {
 		t.Errorf("long path: got %+v, %v; want a resource of at most 512 bytes", p, err)
+	}
+}
+
+func TestMux(t *testing.T) {
+	var m lambdahttp.Mux
+	answer := func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Pattern", r.Pattern) }
+	patterns := []string{"GET /items/{id}", "/any", "PUT /files/{path...}", "GET /pages/", "GET /{$}"}
+	for _, p := range patterns {
+		m.HandleFunc(p, answer)
+	}
+	m.ServeMux.HandleFunc("/", answer)
+	want := []string{"GET /items/{id}", "ANY /any", "PUT /files/{path+}", "GET /pages/{rest+}", "GET /"}
+	if !slices.Equal(m.Routes(), want) {
+		t.Errorf("got the routes %q, want %q", m.Routes(), want)
+	}
+	for target, want := range map[string]string{"/items/1": patterns[0], "/any": patterns[1], "/pages/1/2": patterns[3], "/": patterns[4],
+		"/none": "/"} {
+		w := httptest.NewRecorder()
+		m.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody))
+		if w.Header().Get("Pattern") != want {
+			t.Errorf("%s: got the handler of %q, want that of %q", target, w.Header().Get("Pattern"), want)
+		}
 	}
 }
