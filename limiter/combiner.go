@@ -118,13 +118,11 @@ func (c *combiner) add(charge *Charge) {
 
 // close makes an ask of the charges from the index from on.
 func (c *combiner) close(from int, subject Subject) error {
-	to, needed, n := len(c.charges), 0, 0
+	to, needed := len(c.charges), 0
 	for i := from; i < to; i++ {
-		limit := c.lines[i].Limit
-		needed |= layersOf(limit)
-		n++
+		needed |= layersOf(c.lines[i].Limit)
 	}
-	if n > MaxCharges {
+	if n := to - from; n > MaxCharges {
 		return fmt.Errorf("%w: too many limits on one subject (got %d, want at most %d)", ErrInvalidCharge, n, MaxCharges)
 	}
 	c.asks = append(c.asks, ask{layer: c.limiter.layers[needed], Ask: chain.Ask{Request: &c.Request, Subject: subject,

@@ -597,7 +597,7 @@ func TestLimiter_Take_regionsDeadline(t *testing.T) {
 		if d := takeAt(t, l, noon, shared(user), limiter.Charge{Subject: other, Limit: tight, Cost: 1}); !d.Allowed || d.Reason != limiter.ReasonNone {
 			t.Errorf("after a transfer: got allowed %t for reason %q, want an admission", d.Allowed, d.Reason)
 		}
-		_, err := store.Store.Take(ctx, algo.InstantOf(noon), out.Subject, []limiter.Charge{out}, make([]algo.Result, 1))
+		_, err := store.Take(ctx, algo.InstantOf(noon), out.Subject, []limiter.Charge{out}, make([]algo.Result, 1))
 		if d := takeAt(t, l, noon, shared(other), out); err != nil || d.Limit != tight || d.Refunds.Given != 1 {
 			t.Errorf("refused after a transfer: got reason %q and %+v, want a refusal of the limit and a refund; error %v", d.Reason, d.Refunds, err)
 		}

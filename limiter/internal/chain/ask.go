@@ -1,7 +1,6 @@
 package chain
 
 import (
-	"slices"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -267,11 +266,6 @@ func (a *Ask) Correct(actual func(domain.Charge) int64) (c Correction) {
 		}
 	}
 	return c
-}
-
-// Open reports whether a part is left for the layers below.
-func (c *Correction) Open() bool {
-	return slices.ContainsFunc(c.Parts, func(p Part) bool { return !p.Done })
 }
 
 // Force counts a forced charge, of which the store did not count excess.

@@ -167,6 +167,8 @@ func (k *contract) check(a *chain.Ask, before map[limiter.ID]int64, called bool)
 		return l.Limit.Spread.Sync > 0 // its share can have changed since
 	}):
 		return fmt.Errorf("got a refusal of %+v, want a state or a wait that refuses", a.Results)
+	case !k.counting(a) && !decided(a):
+		return fmt.Errorf("got states %+v of the charges %+v, want states of their limits", a.Results, a.Charges)
 	case a.Verdict != chain.Admitted && !k.counting(a) && !maps.Equal(before, k.charged):
 		return fmt.Errorf("verdict %d: got charges %v after %v, want none", a.Verdict, k.charged, before)
 	case !called && !maps.Equal(before, k.charged):
@@ -178,6 +180,16 @@ func (k *contract) check(a *chain.Ask, before map[limiter.ID]int64, called bool)
 		}
 	}
 	return nil
+}
+
+// decided reports whether each known state of a is one of the limit that a charges.
+func decided(a *chain.Ask) bool {
+	for i, r := range a.Results {
+		if r.Machine != nil && !a.Decided(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // counting reports whether a has a limit with a counter, whose syncs the recorder charges at any time.
@@ -234,7 +246,7 @@ func (k *contract) settle(top chain.Layer, a *chain.Ask) error {
 	request := chain.NewRequest(ctx, k.now, false, &chain.Timeouts{})
 	c.Request, c.Elapsed = &request, k.now.Sub(a.At)
 	top.Settle(&c)
-	if c.Open() {
+	if slices.ContainsFunc(c.Parts, func(p chain.Part) bool { return !p.Done }) {
 		return fmt.Errorf("settlement: got corrections that nobody made in %+v", c.Parts)
 	}
 	lines := make([]chain.Line, len(c.Parts))

@@ -38,9 +38,6 @@ func (d *Deny) Take(a *chain.Ask) {
 // Settle implements chain.Layer. It keeps the cached states in step with the corrections: a store that fails may have made
 // a forced charge.
 func (d *Deny) Settle(c *chain.Correction) {
-	if !c.Open() {
-		return
-	}
 	var forced []chain.Part
 	for i := range c.Parts {
 		p := &c.Parts[i]

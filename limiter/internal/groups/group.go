@@ -87,12 +87,12 @@ func (g *group) gather(most int) {
 	first := g.queue[0]
 	g.members, g.totals, g.at = g.members[:0], g.totals[:0], first.Now
 	for _, w := range g.queue {
-		if g.compatible(w, first) {
+		if compatible(w, first) {
 			g.at = max(g.at, w.Now)
 		}
 	}
 	for _, w := range g.queue {
-		if !g.compatible(w, first) || len(g.members) == most || w.state.Load() != waiting {
+		if !compatible(w, first) || len(g.members) == most || w.state.Load() != waiting {
 			continue
 		}
 		totals, members := len(g.totals), len(g.members)
@@ -106,7 +106,7 @@ func (g *group) gather(most int) {
 }
 
 // compatible reports whether the instants of both requests are close, so that one call can charge them.
-func (g *group) compatible(w, first *waiter) bool {
+func compatible(w, first *waiter) bool {
 	return w == first || w.Now.Sub(first.Now).Abs() < domain.MinWindow
 }
 
