@@ -74,7 +74,7 @@ func (c *combiner) reportOver(d *Decision) {
 	for i := range c.asks {
 		if a := &c.asks[i]; a.over {
 			for j := range a.Lines {
-				over.report(a, j, a.Results[j], a.Lines[j].LeaseLeft)
+				over.report(a, j, a.Charges[j].Limit, a.Results[j], a.Lines[j].LeaseLeft)
 			}
 		}
 	}
@@ -105,23 +105,24 @@ func (d *Decision) add(a *ask, silent bool) {
 		if !d.Allowed && !a.Lines[i].Limit.Enforced() {
 			continue
 		}
-		d.report(a, i, a.Results[i], a.Lines[i].LeaseLeft)
+		d.report(a, i, a.Charges[i].Limit, a.Results[i], a.Lines[i].LeaseLeft)
 		if mirrored := a.Lines[i].Mirrored; d.Allowed && mirrored != nil {
-			d.report(a, i, *mirrored, a.Charges[i].Cost-a.Lines[i].Want)
+			d.report(a, i, a.Lines[i].Limit, *mirrored, a.Charges[i].Cost-a.Lines[i].Want)
 		}
 	}
 }
 
 // report makes d report the limit of charge i if that limit is stricter than the one that d reports. d.Allowed is
-// already set. r is the state after the charge, or the state that refused it; it has no Machine if there is none.
-func (d *Decision) report(a *ask, i int, r algo.Result, leaseLeft int64) {
+// already set. r is the state after the charge, or the state that refused it; it has no Machine if there is none. It is a
+// state of charged: the limit, its shard or its local share.
+func (d *Decision) report(a *ask, i int, charged *Limit, r algo.Result, leaseLeft int64) {
 	if r.Machine == nil {
 		return
 	}
-	line, charge := &a.Lines[i], &a.Charges[i]
+	line := &a.Lines[i]
 	limit, remaining, capacity := line.Limit, r.Machine.Remaining(r.State, a.Now)+leaseLeft, r.Machine.Capacity()
-	decided := charge.Limit.Is(r.Machine)
-	if separate(limit) && charge.Limit != limit { // estimate: every other shard is assumed to hold as much as this one
+	decided := charged.Is(r.Machine)
+	if separate(limit) && charged != limit { // estimate: every other shard is assumed to hold as much as this one
 		remaining, capacity = remaining*int64(limit.Spread.Shards), limit.Machine().Capacity()
 	}
 	share := limit.Spread.Sync > 0 && !decided // the share of this process decided, and not the whole limit
@@ -143,7 +144,7 @@ func (d *Decision) report(a *ask, i int, r algo.Result, leaseLeft int64) {
 		}
 	}
 	d.Limit, d.Cost = limit, line.Want
-	d.Superseded = !share && !decided || charge.Limit.IsLocalShare()
+	d.Superseded = !share && !decided || charged.IsLocalShare()
 	d.Capacity = capacity
 	d.Remaining = min(remaining, capacity)
 	d.RetryAfter = wait

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -373,4 +374,26 @@ func TestOutage_dropAlone(t *testing.T) {
 			t.Errorf("no other request: got %+v, holds %t; want no count held", d, l.FallbackHolds(noon))
 		}
 	})
+}
+
+// After an outage, a limit with shards reports what this process counts of the whole limit, as that of its own rules: the first
+// refusal follows a call, the second one makes none.
+func TestOutage_shards(t *testing.T) {
+	var log strings.Builder
+	store := &switched{Store: storetest.Must(memstore.New(memstore.Options{})), fails: true}
+	l := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+	c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Spread: limiter.Spread{Shards: 2},
+		Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 20, Window: time.Hour}})}
+	for i, cost := range []int64{18, 3, 3, 1} {
+		c.Cost = cost
+		d := take(t, l, c)
+		if left := []int64{2, 2, 2, 1}[i]; d.Allowed != (cost != 3) || d.Limit != c.Limit || d.Superseded || d.Capacity != 20 ||
+			d.Remaining != left {
+			t.Errorf("request %d: got %+v, want allowed %t by the limit of 20 with %d remaining", i+1, d, cost != 3, left)
+		}
+		store.fails = false
+	}
+	if strings.Contains(log.String(), "superseded") {
+		t.Errorf("got the lines %s, want none of superseded rules", &log)
+	}
 }

@@ -54,7 +54,7 @@ func (l *Limiter) takePlain(ctx context.Context, now time.Time, charge *Charge, 
 		return false, nil
 	}
 	d.Allowed, d.At, d.Evicted = p.Verdict == chain.Admitted, now, l.evicted()
-	d.report(&p.ask, 0, p.results[0], 0)
+	d.report(&p.ask, 0, charge.Limit, p.results[0], 0)
 	if d.RetryAfter == algo.Never {
 		d.RetryAfter = 0
 	}

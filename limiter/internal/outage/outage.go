@@ -106,7 +106,7 @@ func (o *Outage) refuses(a *chain.Ask) bool {
 	return false
 }
 
-// refuse makes a report the counts of an outage.
+// refuse makes a report the counts of an outage, which are those of whole limits.
 func (o *Outage) refuse(a *chain.Ask, l *local) {
 	clear(a.Results)
 	for i := range a.Lines {
@@ -114,6 +114,7 @@ func (o *Outage) refuse(a *chain.Ask, l *local) {
 	}
 	for j, i := range l.of {
 		a.Results[i] = l.results[j]
+		a.Charges[i].Subject, a.Charges[i].Limit = a.Subject, l.charges[j].Limit // a layer below can have chosen a shard
 	}
 	a.Verdict, a.Outage = chain.Refused, true
 }
