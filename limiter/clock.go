@@ -25,11 +25,12 @@ type Skew struct {
 	known     bool
 	low, high time.Duration // the true skew is between low and high
 	at        time.Time     // local time of the last observation
+	asked     time.Time     // local time of the last call that was due
 }
 
 // Some stores have to request the server's time. They request it with the first call, and then once a
-// second until the estimate is exact. After that, they request it every half minute, because clocks
-// drift.
+// second until the estimate is exact, even if no answer arrives. After that, they request it every half minute,
+// because clocks drift.
 const (
 	skewSoon  = time.Second
 	skewLater = 30 * time.Second
@@ -48,7 +49,11 @@ func (s *Skew) Begin() (sent time.Time, due bool) {
 	if s.known && (s.high-s.low)/2 <= exactSkew {
 		pause = skewLater
 	}
-	return now, s.at.IsZero() || now.Sub(s.at) >= pause
+	due = (s.at.IsZero() || now.Sub(s.at) >= pause) && (s.asked.IsZero() || now.Sub(s.asked) >= pause)
+	if due {
+		s.asked = now
+	}
+	return now, due
 }
 
 // Observe updates the estimate by the answer to a call. sent is from Begin. During the call, the server's

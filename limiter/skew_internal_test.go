@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -50,20 +51,29 @@ func TestSkew_drift(t *testing.T) {
 }
 
 // Begin reports that a request for the server's time is due for the first call, then once a second until
-// the estimate is exact, and then twice a minute.
+// the estimate is exact, and then twice a minute, whether answers arrive or not.
 func TestSkew_Begin(t *testing.T) {
-	for _, c := range []struct {
-		known time.Duration // uncertainty of the estimate; 0 means no estimate yet
-		age   time.Duration
-		due   bool
-	}{{0, 0, true}, {50 * time.Millisecond, 900 * time.Millisecond, false}, {50 * time.Millisecond, 2 * time.Second, true},
-		{time.Millisecond, 20 * time.Second, false}, {time.Millisecond, 40 * time.Second, true}} {
-		var s Skew
-		if c.known > 0 {
-			s = Skew{known: true, high: c.known, at: time.Now().Add(-c.age)}
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			known time.Duration // uncertainty of the estimate; 0 means no estimate yet
+			age   time.Duration
+			due   bool
+		}{{0, 0, true}, {50 * time.Millisecond, 900 * time.Millisecond, false}, {50 * time.Millisecond, 2 * time.Second, true},
+			{time.Millisecond, 20 * time.Second, false}, {time.Millisecond, 40 * time.Second, true}} {
+			var s Skew
+			if c.known > 0 {
+				s = Skew{known: true, high: c.known, at: time.Now().Add(-c.age)}
+			}
+			if _, due := s.Begin(); due != c.due {
+				t.Errorf("%+v: got due %t, want %t", c, due, c.due)
+			}
+			if _, due := s.Begin(); due {
+				t.Errorf("%+v: got a second request due before the answer to the first, want none", c)
+			}
+			time.Sleep(30 * time.Second) // fake clock of synctest
+			if _, due := s.Begin(); !due {
+				t.Errorf("%+v: got no request due half a minute later, want one", c)
+			}
 		}
-		if _, due := s.Begin(); due != c.due {
-			t.Errorf("%+v: got due %t, want %t", c, due, c.due)
-		}
-	}
+	})
 }
