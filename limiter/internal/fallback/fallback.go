@@ -100,7 +100,7 @@ func (f *Counts) Take(now algo.Instant, subject domain.Subject, charges []domain
 		return false, nil
 	}
 	if writes {
-		if states == nil && !f.Room(now, f.ForOutage()) && !f.Evict(now, f.ForOutage()) {
+		if len(states) == 0 && !f.Room(now, f.ForOutage()) && !f.Evict(now, f.ForOutage()) {
 			return false, domain.ErrFull
 		}
 		f.write(now, subject, states, charges, results)
@@ -204,7 +204,7 @@ func (f *Counts) Settle(now algo.Instant, c domain.Charge, charged algo.Result, 
 	states, has, used := f.Of(c.Subject).Counts, false, algo.Instant(0)
 	s := countOf(states, c.Limit)
 	if s == nil {
-		if !c.Force || seen == nil || c.Limit.IsLocalShare() || states == nil && !f.Room(now, f.ForOthers()) {
+		if !c.Force || seen == nil || c.Limit.IsLocalShare() || len(states) == 0 && !f.Room(now, f.ForOthers()) {
 			return 0, false
 		}
 		start := table.OutageCount{Limit: c.Limit, Machine: c.Limit.Machine()}

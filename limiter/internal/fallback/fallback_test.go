@@ -323,3 +323,25 @@ func TestCounts_settle_margin(t *testing.T) {
 		t.Errorf("got %d refunds, want none", given)
 	}
 }
+
+// A subject whose counts were dropped needs room like a new one, even if the process keeps something else of it.
+func TestCounts_Drop_room(t *testing.T) {
+	f, charges := fallbackOf(2), []domain.Charge{{Limit: hourly(t), Cost: 5}}
+	row := f.Open(domain.User("0"))
+	row.Noticed = []table.Noticed{{}}
+	f.Changed(row)
+	for i, want := range []error{nil, nil, nil, domain.ErrFull} {
+		results := make([]algo.Result, 1)
+		if _, err := f.Take(0, domain.User(fmt.Sprint(i%3)), charges, results, func() {}); !errors.Is(err, want) {
+			t.Errorf("charge %d: got error %v, want %v", i, err, want)
+		}
+		if i == 0 {
+			f.Drop(domain.User("0"), charges, results)
+		}
+	}
+	charges[0].Force = true
+	settle(f, 0, domain.User("0"), charges, make([]algo.Result, 1), 0, func() (algo.Result, bool) { return algo.Result{}, false })
+	if f.HoldsSubject(domain.User("0")) {
+		t.Error("a settlement without room: got counts of the subject, want none")
+	}
+}
