@@ -16,10 +16,10 @@ type Health struct {
 
 	answers  atomic.Int64 // calls with an answer
 	failures atomic.Int64 // calls without an answer since the last answer
-	failing  atomic.Bool  // the store did not answer the last call
+	failing  atomic.Bool  // the store did not answer the last call, without regard to busy subjects
 }
 
-// Failing reports whether the store did not answer the last call.
+// Failing reports whether the store did not answer the last call. A timeout of a busy subject does not count.
 func (h *Health) Failing() bool { return h.failing.Load() }
 
 // Answers returns the number of calls that the store has answered. Pass it to Observe.
@@ -28,15 +28,15 @@ func (h *Health) Answers() int64 { return h.answers.Load() }
 // Observe counts a call that ended with err. before is from Answers, at the beginning of the call. If the store has answered
 // other calls since then, a timeout means that the subject is busy, and the result is marked so.
 func (h *Health) Observe(before int64, err error) error {
-	answered := domain.Answered(err)
-	h.failing.Store(!answered)
 	switch {
-	case answered:
+	case domain.Answered(err):
+		h.failing.Store(false)
 		h.answers.Add(1)
 		h.failures.Store(0)
 	case domain.TimedOut(err) && h.answers.Load() != before:
 		return domain.AsBusy(err)
 	default:
+		h.failing.Store(true)
 		h.failures.Add(1)
 	}
 	return err
