@@ -380,7 +380,9 @@ func TestGroup_timeouts_arrival(t *testing.T) {
 // If the calls of many requests have no answer in time while the store answers others, their subject is busy, and it comes
 // under pressure: the next call takes a lease, which serves the requests that follow. In an outage, it does not.
 func TestGroup_crowdedPressure(t *testing.T) {
-	for name, down := range map[string]int{"busy": 0, "outage": 5} { // calls without an answer
+	for name, calls := range map[string]struct{ from, to, down int }{ // the calls without an answer, and those before the many requests
+		"busy": {3, 99, 0}, "the first call": {2, 2, 0}, "outage": {2, 99, 5},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newPaced()
@@ -389,14 +391,14 @@ func TestGroup_crowdedPressure(t *testing.T) {
 				l := over(store, 50*time.Millisecond)
 				store.answer = func(call int, ctx context.Context) error {
 					switch {
-					case call == 1 || call == 2 && down == 0:
+					case call < calls.from || call > calls.to:
 						return nil
-					case call > down+2:
+					case call > calls.down+2:
 						<-ctx.Done()
 					}
 					return fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.DeadlineExceeded)
 				}
-				for range 1 + down {
+				for range 1 + calls.down {
 					takeAt(t, l, time.Now(), c)
 				}
 				begun := time.Now()
@@ -412,8 +414,8 @@ func TestGroup_crowdedPressure(t *testing.T) {
 				takeAt(t, l, at, c)
 				before := len(store.costs)
 				d := takeAt(t, l, at, c)
-				if calls := len(store.costs) - before; (busy > 0) != (down == 0) || !d.Allowed || (calls == 0) != (down == 0) {
-					t.Errorf("after %d busy requests: got %+v and %d calls, want the lease of the request before only if busy", busy, d, calls)
+				if more, down := len(store.costs)-before, calls.down > 0; (busy == 0) != down || !d.Allowed || (more > 0) != down {
+					t.Errorf("after %d busy requests: got %+v and %d calls, want the lease of the request before only if busy", busy, d, more)
 				}
 			})
 		})

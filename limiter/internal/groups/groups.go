@@ -40,10 +40,7 @@ func (g *Groups) Take(a *chain.Ask) {
 	a.Err = domain.ErrUnavailable // this error stays if the store panics
 	defer func() {
 		if q := g.leave(subject, a); q != nil {
-			a.Err = g.Health.Crowded(a.Err)
-			if domain.Busy(a.Err) {
-				a.Verdict = chain.Busy
-			}
+			g.crowd(a)
 			go g.serve(q)
 		}
 	}()
@@ -136,13 +133,21 @@ func (g *Groups) charge(q *group) {
 	a, cancel := q.ask()
 	defer cancel()
 	g.call(a)
-	if a.Err != nil && !domain.Busy(a.Err) && g.crowded(q) {
-		a.Err = g.Health.Crowded(a.Err)
-		if domain.Busy(a.Err) {
+	if a.Err != nil && g.crowded(q) {
+		g.crowd(a)
+	}
+	q.finish(a)
+}
+
+// crowd marks a timeout of a as that of a busy subject, which comes under pressure, unless the store counts as down. The
+// layers below have raised the pressure for other failures of a busy subject.
+func (g *Groups) crowd(a *chain.Ask) {
+	if err := g.Health.Crowded(a.Err); domain.Busy(err) && !domain.Busy(a.Err) {
+		a.Err, a.Verdict = err, chain.Busy
+		if !a.Look {
 			g.Trackers.RaisePressure(a.Now, a.Charges, false)
 		}
 	}
-	q.finish(a)
 }
 
 // call makes the call of a group. If the store panics, each request of the group panics in its own goroutine.
