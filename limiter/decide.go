@@ -23,8 +23,8 @@ func (l *Limiter) Take(ctx context.Context, now time.Time, charges []Charge) (d 
 }
 
 // Peek returns what Take would decide, and charges nothing. Leased quota counts as charged. For a limit
-// with shards, Peek reads one shard. For a limit with Spread.Sync, it uses the count of this process
-// without a synchronization.
+// with shards, Peek reads one shard, and a second one if the first refuses. For a limit with Spread.Sync, it
+// uses the count of this process without a synchronization.
 func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (d Decision, err error) {
 	err = l.decidePooled(ctx, now, charges, true, &d)
 	return d, err

@@ -24,7 +24,7 @@ type Options struct {
 	// changed limit of another process. In a flood, this process makes about one refused store call per CacheTTL.
 	CacheTTL time.Duration
 	// Subjects bounds the memory for subjects; 0 means DefaultSubjects. A subject takes about a kilobyte; with many
-	// limits or a long log it counts as several.
+	// limits or a long log it counts as several. Apart from it, the process keeps up to 10,000 transfers between Regions.
 	//
 	// A sixth is for what this process remembers of callers in the denial cache, and for notices. It forgets first what
 	// was unchanged for the longest time. The rest is for leases and counters, and for subjects that this process

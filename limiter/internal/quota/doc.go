@@ -5,6 +5,6 @@
 //     admits the part of the limit that this process gets by its demand.
 //   - [Pressure] measures how busy the item of a subject is.
 //
-// They know an algorithm and its state, but no limit and no subject. Package limiter locks them, because they have no
-// lock of their own. Nothing here reads a clock.
+// They know an algorithm and its state, but no limit and no subject. The lock of package table guards them,
+// because they have none of their own. Nothing here reads a clock.
 package quota
