@@ -291,7 +291,8 @@ func TestAsk_Merge(t *testing.T) {
 	a := chain.Ask{Request: &r, Lines: make([]chain.Line, 2), Charges: make([]limiter.Charge, 2), Results: make([]algo.Result, 2)}
 	below := a.Split(func(i int) bool { return i == 1 })
 	below.Request, below.Verdict = &later, chain.Refused
-	if a.Merge(below); a.Now != later.Now || a.Verdict != chain.Refused || len(a.Lines) != 2 {
+	a.Merge(below)
+	if a.Now != later.Now || a.Verdict != chain.Refused || len(a.Lines) != 2 {
 		t.Errorf("got verdict %d at %s and %d charges, want the refusal of both at %s", a.Verdict, a.Now.Time(), len(a.Lines), later.Now.Time())
 	}
 }
