@@ -2,6 +2,7 @@ package leases
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 type admits struct {
 	calls int
 	full  *domain.Limit
+	err   error // that of the last ask
 }
 
 func (b *admits) Know(a *chain.Ask) bool {
@@ -28,6 +30,7 @@ func (b *admits) Know(a *chain.Ask) bool {
 func (b *admits) Settle(*chain.Correction) {}
 func (b *admits) Take(a *chain.Ask) {
 	b.calls++
+	b.err = a.Err
 	for i, c := range a.Charges {
 		a.Results[i] = algo.Result{Machine: c.Limit.Machine(), State: algo.State{TAT: a.Now}}
 	}
@@ -129,6 +132,11 @@ func TestLeases_Know(t *testing.T) {
 		}
 		if got := l.Know(&a); got != c.want || (a.Verdict == chain.Refused) != c.want || len(a.Lines) != 2 {
 			t.Errorf("%s: got a refusal: %t, verdict %d and %d charges, want %t and 2 charges", c.name, got, a.Verdict, len(a.Lines), c.want)
+		}
+		a.Err = domain.ErrBreakerOpen
+		l.Take(&a)
+		if !errors.Is(below.err, domain.ErrBreakerOpen) {
+			t.Errorf("%s: got error %v below, want the one that makes a call useless", c.name, below.err)
 		}
 	}
 }
