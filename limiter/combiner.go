@@ -48,20 +48,12 @@ func (a *ask) refuses() bool {
 // fails reports whether a denies the request because its store failed.
 func (a *ask) fails() bool { return !a.over && !a.Shadow && a.Verdict == chain.Failed }
 
-// fallBack applies OnError to an ask whose store of this process failed, because it is full.
+// fallBack decides an ask whose store of this process failed, because it is full.
 func (a *ask) fallBack() {
 	if a.Verdict != chain.Failed || a.Shadow {
 		return
 	}
-	strictest := OnErrorAllow
-	for i := range a.Lines {
-		strictest = max(strictest, a.Lines[i].Limit.OnError)
-	}
-	a.Full = strictest == OnErrorLocal
-	if strictest == OnErrorAllow {
-		a.Verdict = chain.Admitted
-		a.Lines, a.Charges, a.Results = nil, nil, nil
-	}
+	a.Full = a.ApplyOnError() == OnErrorLocal
 }
 
 // reset makes c ready for another decision. It keeps the memory of the slices.

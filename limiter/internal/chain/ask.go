@@ -133,6 +133,19 @@ func (a *Ask) Answer(taken bool, err error) {
 // Fail sets the verdict to the failure err.
 func (a *Ask) Fail(err error) { a.Answer(false, err) }
 
+// ApplyOnError returns the strictest OnError of the limits of a, whose store failed. If all allow the request, it admits a
+// without a charge.
+func (a *Ask) ApplyOnError() domain.OnError {
+	strictest := domain.OnErrorAllow
+	for i := range a.Lines {
+		strictest = max(strictest, a.Lines[i].Limit.OnError)
+	}
+	if strictest == domain.OnErrorAllow {
+		a.Verdict, a.Lines, a.Charges, a.Results = Admitted, nil, nil, nil
+	}
+	return strictest
+}
+
 // Spared reports whether a charge has a spare.
 func (a *Ask) Spared() bool {
 	for i := range a.Lines {

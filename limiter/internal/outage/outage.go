@@ -27,7 +27,7 @@ func (o *Outage) Know(a *chain.Ask) (refuses bool) {
 	if o.Below.Know(a) {
 		return true
 	}
-	return o.Fallback.Holds(a.Now) && o.refuses(a)
+	return o.Fallback.Holds(a.Now) && o.counted(a) && o.refuses(a)
 }
 
 // Take implements chain.Layer.
@@ -39,13 +39,11 @@ func (o *Outage) Take(a *chain.Ask) {
 		}
 		return
 	}
-	if o.Fallback.Holds(a.Now) {
-		if o.counted(a) {
-			if o.Know(a) {
-				return
-			}
-			a.DropSpares() // the mirror could lack room for them
+	if o.Fallback.Holds(a.Now) && o.counted(a) {
+		if o.Below.Know(a) || o.refuses(a) {
+			return
 		}
+		a.DropSpares() // the mirror could lack room for them
 	}
 	waited, settled := a.StoreTime, o.Health.Settled.Load()
 	o.Below.Take(a)
@@ -88,7 +86,7 @@ func repeated(a *chain.Ask) (l local) {
 
 // refuses reports whether counts of an outage refuse a. If so, they are its results.
 func (o *Outage) refuses(a *chain.Ask) bool {
-	if o.Health.Failing() || !o.counted(a) {
+	if o.Health.Failing() {
 		return false
 	}
 	l, r := repeated(a), o.Fallback.At(a.Request)
@@ -167,22 +165,13 @@ func (o *Outage) takeBack(a *chain.Ask, elapsed time.Duration) {
 	a.Refunds.Add(domain.Refunds{Given: c.Given, Dropped: c.Dropped + c.Lost})
 }
 
-// fallBack applies the strictest OnError of the limits of a, whose store failed.
+// fallBack decides a, whose store failed.
 func (o *Outage) fallBack(a *chain.Ask) {
 	if a.Shadow || a.MayRepeat && errors.Is(a.Err, domain.ErrBreakerOpen) {
 		return
 	}
-	strictest := domain.OnErrorAllow
-	for i := range a.Lines {
-		strictest = max(strictest, a.Lines[i].Limit.OnError)
-	}
-	switch strictest {
-	case domain.OnErrorAllow:
-		a.Verdict = chain.Admitted
-		a.Lines, a.Charges, a.Results = nil, nil, nil
-	case domain.OnErrorLocal:
+	if a.ApplyOnError() == domain.OnErrorLocal {
 		o.takeLocally(a)
-	case domain.OnErrorDeny:
 	}
 }
 
