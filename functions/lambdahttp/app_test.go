@@ -306,6 +306,28 @@ func TestHandler_behindAuthorizer(t *testing.T) {
 	}
 }
 
+// newRules is a source with the version 2 of a document.
+type newRules string
+
+func (d newRules) Document(context.Context) (live.Document, error) {
+	return live.Document{Content: []byte(d), Version: 2}, nil
+}
+
+// Behind the authorizer the handler follows new rules, also from a document without a count to one with a count.
+func TestHandler_behindAuthorizer_reload(t *testing.T) {
+	e, now := memory(t), noon
+	e.Clock = func() time.Time { return now }
+	e.Rules = live.New(parsed(), newRules(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"failures","requests":1,"window":"1h",`+
+		`"count":"failures","per":["ip"]}}}]}`), live.Options{})
+	failing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	for i, want := range []int{http.StatusInternalServerError, http.StatusTooManyRequests} {
+		now = noon.Add(time.Duration(i+2) * time.Minute)
+		if a := handle(t, e, failing, sampleEvent(t, "rest-proxy-anonymous.json")); a.StatusCode != want {
+			t.Errorf("request %d: got status %d, want %d", i+1, a.StatusCode, want)
+		}
+	}
+}
+
 // The API receives the client's request unchanged on every host.
 func TestHandler_request(t *testing.T) {
 	var seen *http.Request

@@ -28,8 +28,7 @@ import (
 // do not change after the first request.
 type Environment struct {
 	Limiter *limiter.Limiter
-	// Rules are the rules in force. A request uses one version of the rules from start to end. Before
-	// the answer, a function waits up to 100 ms for a running reload.
+	// Rules are the rules in force. Before the answer, a function waits up to 100 ms for a running reload.
 	Rules      *live.Rules
 	Identifier *caller.Identifier
 	// Clock is read once for each request.
@@ -92,7 +91,8 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 		case from.malformed:
 			e.malformed().Refuse(w)
 		default:
-			request, current, next := requestOf(r, from), e.Rules.Current(), decided{from, api}
+			defer e.Rules.Wait()
+			request, current, next := requestOf(r, from), e.Rules.At(r.Context(), e.Clock()), decided{from, api}
 			if current.IsUsage(request.Path) {
 				from.answer.SetHeader(w.Header())
 				if gate.ServeUsage(w, r, request) {

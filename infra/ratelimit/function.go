@@ -127,9 +127,10 @@ func (l *Limits) code(bundle, program string, texts map[string]string) (code aws
 	if l.props.Code != nil {
 		return l.props.Code(filepath.Base(bundle)), func() {}
 	}
-	err := l.props.checkBundle(bundle)
-	folder, failed := os.MkdirTemp("", "weir-bundle-")
-	err = errors.Join(err, failed)
+	folder, err := "", l.props.checkBundle(bundle)
+	if err == nil {
+		folder, err = os.MkdirTemp("", "weir-bundle-")
+	}
 	if err != nil {
 		panic(fmt.Errorf("ratelimit: bundle %s: %w", bundle, err))
 	}

@@ -277,7 +277,7 @@ func policyField(l *limiter.Limit, at time.Time) string {
 	return string(b)
 }
 
-// rateLimitField returns the value of RateLimit: the remaining quota and the seconds until more is
+// rateLimitField returns the value of RateLimit: the remaining quota and the seconds until all of it is
 // available. If wait is negative, the value has no time.
 func rateLimitField(name string, available, wait int64) string {
 	b := append(make([]byte, 0, 48), '"')

@@ -154,7 +154,7 @@ func (d checked) printRules(p *printer) {
 	p.line("%s: ok, %s", d.File, summary)
 	switch {
 	case d.Items == d.Bound && d.Items > 0:
-		p.line("  a request writes at most %s, such as one to %s", plural(d.Items, "item"), d.Path)
+		p.line("  a request writes at most %s of the store, for example a request to %s", plural(d.Items, "item"), d.Path)
 	case d.Items > 0:
 		p.line("  a request to %s writes %s; none is known to write more, and none can write more than %d", d.Path, plural(d.Items, "item"),
 			d.Bound)

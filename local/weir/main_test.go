@@ -35,7 +35,7 @@ func weir(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func TestCheck(t *testing.T) {
 	good, bad := "../serve/testdata/design.json", "../../limiter/rules/testdata/bad/five.json"
-	ok := good + ": ok, 2 rules, tiers: enterprise, free, paid\n  a request writes at most 2 items, such as one to /api/v1/data\n" +
+	ok := good + ": ok, 2 rules, tiers: enterprise, free, paid\n  a request writes at most 2 items of the store, for example a request to /api/v1/data\n" +
 		"  note: line 6: rules[1].limits: this rule has no limit for callers of tier enterprise or paid\n" +
 		"  note: line 8: rules[1].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit " +
 		"that follows its share of the demand. The sum stays within 5 % of the limit, except for some seconds after demand rises. Callers " +
@@ -67,7 +67,7 @@ func TestCheck(t *testing.T) {
 	for document, want := range map[string]string{
 		`{"rules":[]}`: "-: ok, 0 rules: nothing is limited\n",
 		`{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}]}`: "-: ok, 1 rule\n" +
-			"  a request writes at most 1 item, such as one to /{}\n",
+			"  a request writes at most 1 item of the store, for example a request to /{}\n",
 		"\ufeff{}": "-:1:1: the document begins with a byte order mark; save it as UTF-8 without the mark\n",
 	} {
 		var out bytes.Buffer
