@@ -24,7 +24,8 @@ type Store struct {
 	circuit  *gobreaker.TwoStepCircuitBreaker[any]
 	failures uint32                        // in a row that open the circuit
 	answers  atomic.Int64                  // number of calls that the store answered
-	probed   atomic.Pointer[chan struct{}] // closed when the last probe of the store has ended; nil before the first one
+	halfOpen bool                          // the circuit is half-open; its lock guards this field
+	probed   atomic.Pointer[chan struct{}] // closed when the probe of the store has ended; nil before the first one
 	background
 	connections debitConnections
 }
@@ -42,8 +43,15 @@ func newStore(inner limiter.Store, o Options) *Store {
 		MaxRequests:  1, // one probe at a time
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= b.failures },
 		IsSuccessful: limiter.Answered,
-		IsExcluded:   func(err error) bool { return errors.Is(err, errOthersAnswered) },
-		OnStateChange: func(_ string, from, to gobreaker.State) { // the circuit calls it under its lock
+		IsExcluded: func(err error) bool { // the circuit calls it under its lock
+			excluded := errors.Is(err, errOthersAnswered)
+			if excluded && b.halfOpen { // only the probe ends in this state; the next call is another probe
+				close(*b.probed.Swap(new(make(chan struct{}))))
+			}
+			return excluded
+		},
+		OnStateChange: func(_ string, from, to gobreaker.State) { // under the lock, too
+			b.halfOpen = to == gobreaker.StateHalfOpen
 			if from == gobreaker.StateHalfOpen {
 				close(*b.probed.Load())
 			}
@@ -79,8 +87,7 @@ func (b *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 // subject.
 func (b *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result,
 	elapsed time.Duration) (settled limiter.Settled, err error) {
-	if b.circuit.State() == gobreaker.StateHalfOpen {
-		b.look(ctx, now, subject, charges)
+	for b.circuit.State() == gobreaker.StateHalfOpen && !b.look(ctx, now, subject, charges) {
 	}
 	c, err := b.begin(ctx)
 	if err != nil {
@@ -92,8 +99,9 @@ func (b *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 	return settled, err
 }
 
-// look probes the store by a look at the limits of the charges. If another call is the probe, look waits until it ends.
-func (b *Store) look(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge) {
+// look probes the store by a look at the limits of the charges. If another call is the probe, look waits until it ends, and
+// returns false.
+func (b *Store) look(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge) (done bool) {
 	probed := *b.probed.Load()
 	c, err := b.begin(ctx)
 	switch {
@@ -102,15 +110,16 @@ func (b *Store) look(ctx context.Context, now algo.Instant, subject limiter.Subj
 		case <-probed:
 		case <-ctx.Done():
 		}
-		return
+		return false
 	case err != nil:
-		return
+		return true
 	}
 	defer func() { _ = c.end(err, limiter.Answered(err)) }()
 	looks := looksOf(charges)
 	err = errPanic
 	_, err = b.inner.Take(ctx, now, subject, looks, make([]algo.Result, len(looks)))
 	b.observe(now, err)
+	return true
 }
 
 // looksOf returns the charges with a cost of 0.
