@@ -24,7 +24,8 @@ const (
 // other connections.
 const mostBatched = 128
 
-// send sends a call at most once. Concurrent calls share pipelines. A call whose context has ended is not sent.
+// send sends a call, and sends it again only if a node of a cluster did not run it. Concurrent calls share pipelines. A call
+// whose context has ended is not sent.
 func (s *Store) send(c *call) error {
 	c.node = server(c.ctx, s.client, c.key)
 	if c.node == nil {
@@ -32,7 +33,7 @@ func (s *Store) send(c *call) error {
 	}
 	known, ok := s.lanes.Load(c.node.Options().Addr)
 	if !ok {
-		known, _ = s.lanes.LoadOrStore(c.node.Options().Addr, new(lane))
+		known, _ = s.lanes.LoadOrStore(c.node.Options().Addr, &lane{following: make(chan struct{}, mostStalled)})
 	}
 	l := known.(*lane) //nolint:forcetypeassert // all values of the map are lanes
 	if l.enter(c) {
@@ -41,9 +42,21 @@ func (s *Store) send(c *call) error {
 	}
 	err := l.wait(c)
 	if redirected(err) {
-		return s.client.Process(c.ctx, c)
+		return l.follow(s.client, c)
 	}
 	return err
+}
+
+// follow sends a redirected call to the node that the client finds. Each call is sent alone, because the client of a cluster
+// pauses before it follows the redirections of a pipeline. At most mostStalled of these calls are in flight.
+func (l *lane) follow(client Client, c *call) error {
+	select {
+	case l.following <- struct{}{}:
+		defer func() { <-l.following }()
+		return client.Process(c.ctx, c)
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
 }
 
 // redirected reports whether a node of a cluster did not run a command, because another node has the
@@ -59,6 +72,8 @@ type lane struct {
 	returned time.Time // when a call or batch last returned, or when a call began while none was in flight
 	waiting  []*call   // waiting calls, in order of arrival
 	watched  bool      // a timer will run watch
+
+	following chan struct{} // has an element for each call that follow sends
 }
 
 // enter reports whether a call may be sent now. The caller MUST then call leave. If not, the call waits for a batch.
@@ -72,7 +87,7 @@ func (l *lane) enter(c *call) bool {
 		l.inFlight++
 		return true
 	}
-	c.done = make(chan struct{})
+	c.over, c.done = false, make(chan struct{}) // an earlier command of the call may have waited, too
 	l.waiting = append(l.waiting, c)
 	l.keepWatch()
 	return false

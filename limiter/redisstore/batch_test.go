@@ -2,7 +2,9 @@ package redisstore_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -446,41 +448,95 @@ func TestStore_batch_lostConnection(t *testing.T) {
 }
 
 // If a node of a cluster redirects the calls of a pipeline, it has not run them. The client then sends
-// the calls to the other node.
+// the calls to the other node, on few connections.
 func TestStore_batch_redirected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		moved := "-MOVED 1 127.0.0.1:1\r\n"
-		g := newGate(charges, charges, moved, moved, charges)
-		client := redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: []string{"127.0.0.1:1"}, Dialer: g.node.dial, DisableRoutingPolicies: true, ContextTimeoutEnabled: true,
-			MaintNotificationsConfig: quiet,
-			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-				return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil
-			},
-			NewClient: func(o *redis.Options) *redis.Client {
-				c := redis.NewClient(o)
-				c.AddHook(g)
-				return c
-			},
-		})
-		k := newTaker(t, client)
-		k.take(t.Context(), "first", "second")
-		synctest.Wait()
-		k.take(t.Context(), "a", "b")
-		synctest.Wait()
-		close(g.opened)
-		k.wg.Wait()
-		if sent := g.sent(); !slices.Equal(sent, []int{1, 1, 2, 1, 1}) {
-			t.Errorf("got pipelines of %v, want two redirected calls to be sent again", sent)
-		}
-		for _, name := range []string{"first", "a", "b"} {
-			if err := k.err(name); err != nil {
-				t.Errorf("%s: got error %v, want none", name, err)
+	for _, answer := range []string{"-MOVED 1 127.0.0.1:1\r\n", "-ASK 1 127.0.0.1:1\r\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			const redirected = 64
+			g := newGate(slices.Concat([]string{charges, charges}, slices.Repeat([]string{answer}, redirected+3), []string{charges})...)
+			g.node.takes = time.Millisecond
+			client := redis.NewClusterClient(&redis.ClusterOptions{
+				Addrs: []string{"127.0.0.1:1"}, Dialer: g.node.dial, DisableRoutingPolicies: true, ContextTimeoutEnabled: true,
+				MaintNotificationsConfig: quiet, PoolSize: 1000,
+				ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+					return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil
+				},
+				NewClient: func(o *redis.Options) *redis.Client {
+					c := redis.NewClient(o)
+					c.AddHook(g)
+					return c
+				},
+			})
+			k, names := newTaker(t, client), []string{"first", "second"}
+			k.take(t.Context(), names...)
+			synctest.Wait()
+			for i := range redirected {
+				names = append(names, string(rune('a'+i)))
 			}
+			k.take(t.Context(), names[2:]...)
+			synctest.Wait()
+			close(g.opened)
+			k.wg.Wait()
+			for _, name := range names {
+				if err := k.err(name); err != nil {
+					t.Errorf("%q, %s: got error %v, want none", answer, name, err)
+				}
+			}
+			if n := g.node.count("evalsha"); n != 2+2*redirected+3 || g.node.count("hello") > 32 {
+				t.Errorf("%q: got %d calls on %d connections, want %d on at most 32", answer, n, g.node.count("hello"), 2+2*redirected+3)
+			}
+			time.Sleep(time.Second) // fake clock of synctest; after a redirection, the client pauses before it reads the slots again
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// flusher counts the connections of a client. It removes the scripts from the server before each pipeline that needs one.
+type flusher struct {
+	counter
+	server *redis.Client
+	dials  atomic.Int64
+}
+
+func (f *flusher) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		f.dials.Add(1)
+		return next(ctx, network, address)
+	}
+}
+
+func (f *flusher) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		if commands[0].Name() == "evalsha" {
+			_ = f.server.ScriptFlush(ctx).Err()
 		}
-		time.Sleep(time.Second) // fake clock of synctest; after a redirection, the client pauses before it reads the slots again
-		if err := client.Close(); err != nil {
-			t.Error(err)
+		return next(ctx, commands)
+	}
+}
+
+// If a server loses its scripts, concurrent calls send them on few connections, and each call charges once.
+func TestStore_batch_flushed(t *testing.T) {
+	server := local(t)
+	f, o := &flusher{counter: counter{new(atomic.Int64)}, server: server}, *server.Options()
+	o.PoolSize, o.MaintNotificationsConfig = 1000, quiet
+	client := redis.NewClient(&o)
+	client.AddHook(f)
+	defer func() { _ = client.Close() }()
+	k, names := newTaker(t, client), make([]string, 400)
+	for i := range names {
+		names[i] = rand.Text()
+	}
+	k.take(ctx, names...)
+	k.wg.Wait()
+	if n := f.dials.Load(); n > 32 {
+		t.Errorf("got %d connections, want at most 32", n)
+	}
+	for _, name := range names {
+		_, results := take(t, k.store, noon, limiter.Charge{Subject: limiter.User(name), Limit: k.limit})
+		if used := results[0].Machine.Used(results[0].State, noon); k.err(name) != nil || used != 1 {
+			t.Errorf("got a count of %d and error %v, want one charge", used, k.err(name))
 		}
-	})
+	}
 }

@@ -10,7 +10,8 @@
 // call waits until one of them returns. All waiting calls are then sent in one pipeline. Without
 // concurrent calls, a call never waits. A waiting call whose deadline passes is not sent. If nothing
 // returns for 10 ms, waiting calls are sent beside the stalled calls. At most 16 calls and pipelines are
-// in flight at the same time, and besides them at most one call a second that also requests the server's time.
+// in flight at the same time, and besides them at most one call a second that also requests the server's time. Calls that
+// a server of a cluster redirects are sent alone, 16 at a time.
 //
 // A subject's value has one byte, and for each limit its id, its parameters as text, the version of the rules and its
 // state: 50 bytes for a limit of 1,000 an hour, and about 150 for three limits. A log has 8 more bytes for each entry. If

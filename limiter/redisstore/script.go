@@ -71,9 +71,9 @@ func (c *call) command(words []any) {
 // made. The value follows; a settlement returns none.
 func (s *Store) run(c *call, send func(*call) error) (v value, given int, done bool, err error) {
 	err = send(c)
-	if redis.HasErrorPrefix(err, "NOSCRIPT ") { // the script is new to the server
+	if redis.HasErrorPrefix(err, "NOSCRIPT ") { // the script is new to the server, which has run nothing
 		c.command(append([]any{"eval", c.script.source}, c.Args()[2:]...))
-		err = s.client.Process(c.ctx, c)
+		err = s.send(c)
 	}
 	if err != nil {
 		return "", 0, false, s.failed(err)
