@@ -2,7 +2,7 @@ package contract
 
 // KeyReport is the key of a value in the authorizer's context: the limits of the request with a count, and a MAC. With
 // this value, a foreign back end reports the cost of the request. The context has it only if a limit of the request has a
-// count. It has at most [MaxReport] bytes; if it would be longer, it is missing, and nothing can be reported.
+// count. It has at most [MaxReport] bytes; nothing can be reported on limits for which it has no room.
 const KeyReport = "report"
 
 // MaxReport is the maximum length of the value in bytes.

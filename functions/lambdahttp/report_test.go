@@ -327,37 +327,51 @@ func TestForward_forged(t *testing.T) {
 	}
 }
 
-// Without a key, or if the value would be too long, the request is admitted, and its costs are lost.
+// Without a key, the request is admitted, and its costs are lost. If the value would be too long, the charges that a client
+// cannot choose are in it first. The spellings of a path do not make it too long.
 func TestAuthorizer_cannotReport(t *testing.T) {
+	const limit = `{"name":"limit-with-a-long-name-%d","requests":%d,"window":"1m","per":[%s],"count":"cost","reserve":1}`
 	var many []string
 	for i := range 19 {
-		many = append(many, fmt.Sprintf(`{"name":"limit-with-a-long-name-%d","requests":1000,"window":"1m","per":["header:h%d","ip"],`+
-			`"count":"cost","reserve":1}`, i, i))
+		many = append(many, fmt.Sprintf(limit, i, 1000, fmt.Sprintf(`"header:h%d","ip"`, i)))
 	}
-	long := `{"rules":[{"endpoint":"*","limits":{"*":[` + strings.Join(many, ",") + `]}}]}`
+	long := strings.Join(many, ",") + "," + fmt.Sprintf(limit, 19, 1, `"ip"`)
+	spelled := fmt.Sprintf(limit, 0, 1, `"ip","path:id"`) + "," + fmt.Sprintf(limit, 1, 1, `"ip","path:id"`)
+	down := func(context.Context) ([]byte, error) { return nil, errors.New("down") }
 	for name, c := range map[string]struct {
-		document string
-		ring     *mac.Ring
-		lost     int
-		log      string
+		document, path string
+		ring           *mac.Ring
+		kept, lost     int // subjects and charges
+		log            string
 	}{
-		"no table": {eachCount, nil, 4, "no keys"},
-		"table failed": {eachCount, mac.NewRing(mac.Scope{Namespace: "dev"}, func(context.Context) ([]byte, error) {
-			return nil,
-				errors.New("down")
-		}), 4, "down"},
-		"too long": {long, mac.Fixed("dev", nil), 19, "19 limits with a count need"},
+		"no table":     {eachCount, "search", nil, 0, 4, "no keys"},
+		"table failed": {eachCount, "search", mac.NewRing(mac.Scope{Namespace: "dev"}, down), 0, 4, "down"},
+		"too long":     {fmt.Sprintf(inOne, "*", long), "search", mac.Fixed("dev", nil), 7, 13, "20 charges of limits with a count need"},
+		"spelled": {fmt.Sprintf(inOne, "/api/v1/{id}", spelled), strings.Repeat("x", 80) + "%2F%3Fb", mac.Fixed("dev", nil), 3, 0,
+			""},
 	} {
 		d := newDecided(t, c.document)
 		d.e.MACs = c.ring
-		if got := d.authorize(); got["weir"] != "allowed" || got[contract.KeyReport] != nil {
-			t.Errorf("%s: got %v, want an admitted request without a value for reports", name, got)
+		event := changed(t, sampleEvent(t, "rest-authorizer-anonymous.json"), "/api/v1/search", "/api/v1/"+c.path)
+		got := storetest.Must(authorize(t, d.e, event)).Context
+		report, _ := got[contract.KeyReport].(string)
+		if got["weir"] != "allowed" || (report != "") != (c.kept > 0) {
+			t.Errorf("%s: got %v, want an admitted request, with a value for reports: %t", name, got, c.kept > 0)
+		}
+		if report != "" {
+			before := d.store.writes
+			d.report(`{"report":"%s","cost":1}`, report, charged)
+			if again := storetest.Must(authorize(t, d.e, event)).Context; again["weir"] != "refused" || d.store.writes != before+c.kept {
+				t.Errorf("%s: got %v after %d writes, want a refusal after %d", name, again, d.store.writes-before, c.kept)
+			}
 		}
 		if got := d.counted(telemetry.SettlementsLost); got != c.lost || !strings.Contains(d.log.String(), c.log) {
 			t.Errorf("%s: got %d lost settlements and the log %s, want %d and %q", name, got, &d.log, c.lost, c.log)
 		}
 	}
 }
+
+const inOne = `{"rules":[{"endpoint":%q,"limits":{"*":[%s]}}]}`
 
 // The access log reports failures and lengths. A line that one delivery has twice charges once, and another delivery charges
 // again. The values of a line can be numbers, or be missing.

@@ -2,12 +2,14 @@ package lambdahttp
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -18,10 +20,17 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// counted is a limit with a Count that an authorizer only looked at, in the value for the reports of a back end. It has
-// the numbers of the limit, because a caller can have numbers of its own, and the function that charges has no rules.
+// reportable has the charges that an authorizer only looked at, in the value for the reports of a back end. Each subject and
+// each limit is in it once, so that the spellings of a path and the elements of a claim add little.
+type reportable struct {
+	Subjects []string  `json:"s"`
+	Limits   []counted `json:"l"`
+}
+
+// counted is a limit with a Count. It has the numbers of the limit, because a caller can have numbers of its own, and the
+// function that charges has no rules.
 type counted struct {
-	Subject  string           `json:"s"`
+	Subjects []int            `json:"s"` // indexes of reportable.Subjects
 	ID       limiter.ID       `json:"i"`
 	Name     string           `json:"n"`
 	Rate     algo.Rate        `json:"r"`
@@ -32,12 +41,48 @@ type counted struct {
 	Shadow   bool             `json:"x,omitzero"`
 }
 
-func (c *counted) charge() (limiter.Charge, error) {
-	l, err := limiter.NewLimit(limiter.Limit{
+func (c *counted) limit() (*limiter.Limit, error) {
+	return limiter.NewLimit(limiter.Limit{
 		Name: c.Name, ID: c.ID, Rate: c.Rate, Count: limiter.Count{Of: c.Count, Failures: c.Failures}, Version: c.Version, Horizon: c.Horizon,
 		Shadow: c.Shadow,
 	})
-	return limiter.Charge{Subject: limiter.SubjectOf(c.Subject), Limit: l}, err
+}
+
+func reportableOf(charges []limiter.Charge) (r reportable) {
+	subjects, limits := map[limiter.Subject]int{}, map[*limiter.Limit]int{}
+	for _, c := range charges {
+		s, ok := subjects[c.Subject]
+		if !ok {
+			s = len(r.Subjects)
+			subjects[c.Subject], r.Subjects = s, append(r.Subjects, c.Subject.String())
+		}
+		i, ok := limits[c.Limit]
+		if !ok {
+			l := c.Limit
+			i = len(r.Limits)
+			limits[l], r.Limits = i, append(r.Limits, counted{nil, l.ID, l.Name, l.Rate, l.Count.Of, l.Count.Failures, l.Version, l.Horizon,
+				l.Shadow})
+		}
+		r.Limits[i].Subjects = append(r.Limits[i].Subjects, s)
+	}
+	return r
+}
+
+// charges returns the charges in r, at the cost 0.
+func (r *reportable) charges() (charges []limiter.Charge, err error) {
+	for i := range r.Limits {
+		l, err := r.Limits[i].limit()
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range r.Limits[i].Subjects {
+			if s < 0 || s >= len(r.Subjects) {
+				return nil, fmt.Errorf("got the subject %d of %d", s, len(r.Subjects))
+			}
+			charges = append(charges, limiter.Charge{Subject: limiter.SubjectOf(r.Subjects[s]), Limit: l})
+		}
+	}
+	return charges, nil
 }
 
 // keyTimeout bounds how long an admitted request waits for the key of the MAC.
@@ -45,43 +90,55 @@ const keyTimeout = 300 * time.Millisecond
 
 var errNoKeys = errors.New("no keys; set RECORDS_TABLE")
 
-// sealed returns the value with which a back end reports the costs of the charges. It returns "" if the value cannot be
-// made; then nothing is charged, and each limit counts as lost.
+// sealed returns the value with which a back end reports the costs of the charges. Charges for which it has no room are lost.
+// It returns "" if the value cannot be made; then nothing is charged, and each charge is lost.
 func (e *Environment) sealed(ctx context.Context, now time.Time, charges []limiter.Charge) string {
 	ctx, cancel := context.WithTimeout(ctx, keyTimeout)
 	defer cancel()
-	text, err := e.seal(ctx, now, charges)
+	text, lost, err := e.seal(ctx, now, charges)
 	if err != nil {
-		e.Recorder.Settled(telemetry.Settlement{Time: now, Settlement: limiter.Settlement{Lost: len(charges)}})
+		e.Recorder.Settled(telemetry.Settlement{Time: now, Settlement: limiter.Settlement{Lost: lost}})
 		e.Logger.LogAttrs(ctx, slog.LevelWarn, "costs of a request cannot be reported", slog.Any("err", err))
 	}
 	return text
 }
 
-func (e *Environment) seal(ctx context.Context, now time.Time, charges []limiter.Charge) (string, error) {
+func (e *Environment) seal(ctx context.Context, now time.Time, charges []limiter.Charge) (text string, lost int, err error) {
 	if e.MACs == nil {
-		return "", errNoKeys
+		return "", len(charges), errNoKeys
 	}
-	list := make([]counted, len(charges))
-	for i, c := range charges {
-		l := c.Limit
-		list[i] = counted{c.Subject.String(), l.ID, l.Name, l.Rate, l.Count.Of, l.Count.Failures, l.Version, l.Horizon, l.Shadow}
+	charges = slices.Clone(charges)
+	slices.SortStableFunc(charges, func(a, b limiter.Charge) int { return chosen(a.Subject) - chosen(b.Subject) })
+	encoded := func(n int) string {
+		plain, _ := json.Marshal(reportableOf(charges[:n])) // text and numbers
+		return base64.RawURLEncoding.EncodeToString(plain)
 	}
-	plain, err := json.Marshal(list)
-	if err != nil {
-		return "", err
-	}
-	text := base64.RawURLEncoding.EncodeToString(plain)
+	room := contract.MaxReport - len(".") - base64.RawURLEncoding.EncodedLen(sha256.Size)
+	n := sort.Search(len(charges), func(i int) bool { return len(encoded(i+1)) > room })
+	text = encoded(n)
 	sum, err := e.MACs.Sign(ctx, now, signed(text))
 	if err != nil {
-		return "", err
+		return "", len(charges), err
 	}
-	text += "." + sum
-	if len(text) > contract.MaxReport {
-		return "", fmt.Errorf("%d limits with a count need %d bytes in the authorizer's context, want at most %d", len(charges), len(text),
-			contract.MaxReport)
+	text, lost = text+"."+sum, len(charges)-n
+	if n == 0 {
+		text = ""
 	}
-	return text, nil
+	if lost > 0 {
+		err = fmt.Errorf("%d charges of limits with a count need %d bytes in the authorizer's context, want at most %d; %d are lost",
+			len(charges), len(encoded(len(charges)))+contract.MaxReport-room, contract.MaxReport, lost)
+	}
+	return text, lost, err
+}
+
+// chosen returns 1 for a subject that can contain a word that a client chooses, and else 0. A long combination is a hash, which
+// begins with ~.
+func chosen(s limiter.Subject) int {
+	text := "|" + s.String()
+	if strings.HasPrefix(text, "|~") || strings.Contains(text, "|path:") || strings.Contains(text, "|header:") {
+		return 1
+	}
+	return 0
 }
 
 // open returns the charges in a value that seal made, at the cost 0. The error wraps mac.ErrForged if no authorizer
@@ -97,18 +154,12 @@ func (e *Environment) open(ctx context.Context, now time.Time, sealed string) ([
 	if err := e.MACs.Verify(ctx, now, signed(text), sum); err != nil {
 		return nil, err
 	}
-	var list []counted
+	var list reportable
 	plain, err := base64.RawURLEncoding.DecodeString(text)
 	err = errors.Join(err, json.Unmarshal(plain, &list))
-	if err != nil { // another version of the authorizer made it
+	charges, invalid := list.charges()
+	if err = errors.Join(err, invalid); err != nil { // another version of the authorizer made it
 		return nil, fmt.Errorf("%w: %w", mac.ErrForged, err)
-	}
-	charges := make([]limiter.Charge, len(list))
-	for i := range list {
-		charges[i], err = list[i].charge()
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", mac.ErrForged, err)
-		}
 	}
 	return charges, nil
 }
