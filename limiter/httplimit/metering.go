@@ -87,9 +87,9 @@ type metering struct {
 	answer  *meter.Answer // nil if no cost is in the answer
 }
 
-// newMetering reads the body of r if one of the sources needs it, and reduces the reserve of the charges in o. If known is
-// false, the caller is not known, and the body stays unread. It sets r.origin to a request with an unread body. An error means that the
-// body can be read in several ways, or is errIncomplete.
+// newMetering reads the body of r if one of the sources needs it, and reduces the reserve of the charges in o, to no less than a reserve
+// that no body changes. If known is false, the caller is not known, and the body stays unread. It sets r.origin to a request with an
+// unread body. An error means that the body can be read in several ways, or is errIncomplete.
 func (g *Gate) newMetering(r *Request, of []rules.Metered, o *telemetry.Outcome, known bool) (m *metering, unusable error) {
 	m = &metering{of: of}
 	sources, answered, enforced := make([]*meter.Source, len(of)), false, false
@@ -114,8 +114,12 @@ func (g *Gate) newMetering(r *Request, of []rules.Metered, o *telemetry.Outcome,
 	for i := range o.Charges {
 		c, reserve := &o.Charges[i], int64(0)
 		for _, one := range of {
-			if one.Limit == c.Limit && one.Source.MostReserve > 0 {
+			switch {
+			case one.Limit != c.Limit:
+			case one.Source.MostReserve > 0:
 				reserve = max(reserve, m.request.Reserve(one.Source, one.Value))
+			default:
+				reserve = max(reserve, one.Least)
 			}
 		}
 		if reserve > 0 {

@@ -36,6 +36,10 @@ const priced = `{"rules":[
 			"from":{"by":"json:model","prices":{"small":{"in":1,"out":2},"*":{"in":3,"out":4}}}}}},
 	{"endpoint":"/fixed","limits":{"*":
 		{"name":"tokens","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100,"from":{"json":{"in":1,"out":1}}}}},
+	{"endpoint":"/least/*","limits":{"*":{"name":"tokens","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":30}}},
+	{"endpoint":"/least/a","limits":{"*":
+		{"name":"tokens","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":{"json":"max_tokens","default":1,"most":50},
+			"from":{"json":"in"}}}},
 	{"endpoint":"/tried","mode":"shadow","limits":{"*":
 		{"requests":9,"window":"1m","count":"cost","reserve":{"json":"max_tokens","default":1,"most":9}}}}]}`
 
@@ -89,6 +93,8 @@ func TestGate_metering(t *testing.T) {
 		{"part", "/fixed", ``, write(`{"in":7}`), 100, 7, 0},
 		{"cut part", "/fixed", ``, broken, 100, 100, 0},
 		{"cut stream", "/fixed", ``, with("Content-Type", "text/event-stream", first), 100, 100, 0},
+		{"least", "/least/a", `{"max_tokens":1}`, write(`{"in":7}`), 30, 7, 0},
+		{"above the least", "/least/a", `{"max_tokens":45}`, write(`{"in":7}`), 45, 7, 0},
 		{"above the reserve", "/fixed", ``, write(`{"in":700,"out":1}`), 100, 701, 0},
 	} {
 		s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/meter"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
@@ -132,6 +133,7 @@ type identified struct {
 	limit
 	cost     int64 // the highest cost that one of its rules charges
 	costPath string
+	constant *meter.Source // stands for a reserve that no body changes, beside a rule whose reserve a body changes; else nil
 }
 
 func newCompiler(d *document.Document, o Options) *compiler {

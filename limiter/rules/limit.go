@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/meter"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
@@ -85,6 +86,9 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 	}
 	if cost > known.cost {
 		known.cost, known.costPath = cost, costPath
+	}
+	if s.From != nil && s.From.MostReserve > 0 {
+		known.constant = &meter.Source{Paths: s.From.Paths}
 	}
 	r.tiers[s.Tier] = append(r.tiers[s.Tier], limit{Limit: known.Limit, spec: s, identified: known, cost: cost})
 	r.global = r.tiers[document.Global]

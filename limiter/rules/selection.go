@@ -53,11 +53,13 @@ type Selection struct {
 	Unmatched bool
 }
 
-// Metered is a charge of a rule on a limit whose cost or reserve is in the bodies of a request and its answer.
+// Metered is a charge of a rule on a limit whose cost or reserve is in the bodies of a request and its answer, also by another of
+// its rules.
 type Metered struct {
 	Limit  *limiter.Limit
 	Source *meter.Source
 	Value  string // of the path parameter Source.Parameter
+	Least  int64  // the reserve of the rule, if no body changes it; Source.MostReserve is 0 then
 }
 
 // Select returns what the rules select for a request, and appends its charges to dst.
@@ -249,8 +251,8 @@ func (c *charger) addOne(q *Request, l *limit) {
 	if own.mistake != nil {
 		c.ignored = own.mistake
 	}
-	if l.From != nil {
-		c.meter(q, l, own.limit)
+	if source := cmp.Or(l.From, l.identified.constant); source != nil {
+		c.meter(q, l, source, own.limit)
 	}
 	c.charged = true
 	charge := limiter.Charge{Subject: subject, Limit: own.limit, Cost: l.cost}
@@ -273,9 +275,12 @@ func (c *charger) addOne(q *Request, l *limit) {
 }
 
 // meter adds what meters a request on a limit, with the numbers of made.
-func (c *charger) meter(q *Request, l *limit, made *limiter.Limit) {
-	m := Metered{Limit: made, Source: l.From}
-	if name := l.From.Parameter; name != "" {
+func (c *charger) meter(q *Request, l *limit, source *meter.Source, made *limiter.Limit) {
+	m := Metered{Limit: made, Source: source}
+	if source.MostReserve == 0 {
+		m.Least = l.cost
+	}
+	if name := source.Parameter; name != "" {
 		m.Value = q.parameter(name, slices.Index(c.rules.rules[l.rule].pattern.names, name))
 	}
 	if !slices.Contains(c.metered, m) {
