@@ -111,7 +111,7 @@ func TestGate_uncounted(t *testing.T) {
 	}
 }
 
-// A Gate of FromFile follows the file. A document with mistakes changes nothing.
+// A Gate of FromFile follows the file. A document with mistakes changes nothing. The log has notices that nothing writes.
 func TestFromFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.json")
 	if _, err := httplimit.FromFile(path); !errors.Is(err, os.ErrNotExist) {
@@ -132,7 +132,7 @@ func TestFromFile(t *testing.T) {
 	defer slog.SetDefault(before)
 	synctest.Test(t, func(t *testing.T) {
 		api := storetest.Must(httplimit.FromFile(path)).Wrap(ok)
-		for i, requests := range []string{"5", "7", "no", "9"} {
+		for i, requests := range []string{"5", "7", "no", "9", `8,"notify":[80]`} {
 			if i > 0 { // at first, the file is the one of the start
 				write(requests)
 			}
@@ -141,7 +141,7 @@ func TestFromFile(t *testing.T) {
 				synctest.Wait()
 				send(t, api, http.MethodGet, "/", "203.0.113.7:1")
 			}
-			want := requests
+			want := requests[:1]
 			if requests == "no" {
 				want = "7"
 			}
@@ -150,6 +150,9 @@ func TestFromFile(t *testing.T) {
 			}
 			if refused := strings.Contains(log.String(), "rules refused"); refused != (requests == "no") {
 				t.Errorf("%s: got the log %s, want a refused document: %t", requests, &log, requests == "no")
+			}
+			if unwritten := strings.Contains(log.String(), "nothing writes its notices"); unwritten != (want == "8") {
+				t.Errorf("%s: got the log %s, want a warning of notices: %t", requests, &log, want == "8")
 			}
 			log.Reset()
 		}

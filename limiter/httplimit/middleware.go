@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -60,8 +61,8 @@ func FromDocument(document []byte, options ...Option) (*Gate, error) {
 }
 
 // FromFile is FromDocument for a file, which the Gate reads again when a request arrives a second after the last time. A
-// document with mistakes does not come into force; the log has them. Without the field "version", which a remote store
-// needs, the version is the time of the file's last change.
+// document with mistakes does not come into force; the log has them, and a warning of a later "notify" without WithNotify. Without
+// the field "version", which a remote store needs, the version is the time of the file's last change.
 func FromFile(path string, options ...Option) (*Gate, error) {
 	return follow(live.File{Path: path}, options)
 }
@@ -100,14 +101,30 @@ func follow(source live.Source, options []Option) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range current.Current().Limits() {
-		if m.notify == nil && l.Charge.Limit.Notify != (limiter.Percentages{}) {
-			return nil, fmt.Errorf(`httplimit: %s.notify: nothing writes its notices; pass WithNotify to FromDocument, or remove "notify"`, l.Path)
-		}
+	if err := m.unwritten(current.Current()); err != nil {
+		return nil, err
 	}
 	gate := m.gate(current.Select)
 	current.Observe(live.Log(gate.o.Logger))
+	current.Observe(func(_ time.Time, r live.Reload) {
+		if !r.Changed {
+			return
+		}
+		if err := m.unwritten(r.Rules); err != nil {
+			gate.log(context.Background(), slog.LevelWarn, "changed rules have notices", err)
+		}
+	})
 	return gate, nil
+}
+
+// unwritten returns an error if a limit has notices that nothing writes.
+func (m *middleware) unwritten(r *rules.Rules) error {
+	for _, l := range r.Limits() {
+		if m.notify == nil && l.Charge.Limit.Notify != (limiter.Percentages{}) {
+			return fmt.Errorf(`httplimit: %s.notify: nothing writes its notices; pass WithNotify to FromDocument, or remove "notify"`, l.Path)
+		}
+	}
+	return nil
 }
 
 // begin returns the rules of a source, which it has read once.
