@@ -30,8 +30,8 @@ const unauthenticated = "unauthenticated"
 
 // verified returns what the host of an event has verified about the caller: the claims of the API's authorizer, or else
 // the IAM identity, or else the client certificate. An anonymous caller has no claims, and so has a guest of a Cognito identity
-// pool, which gives anybody any number of identities. It returns an error if the host verifies nobody. A nil event is a request
-// without an event.
+// pool, which gives anybody any number of identities. The event of a function URL has no such identity, so all guests are the user
+// of their role there. It returns an error if the host verifies nobody. A nil event is a request without an event.
 func (e *proxyEvent) verified(names caller.ClaimNames) (*caller.Claims, error) {
 	if e == nil || e.host() == loadBalancer {
 		return nil, errNobody
