@@ -158,7 +158,8 @@ func (e *Environment) open(ctx context.Context, now time.Time, sealed string) ([
 	plain, err := base64.RawURLEncoding.DecodeString(text)
 	err = errors.Join(err, json.Unmarshal(plain, &list))
 	charges, invalid := list.charges()
-	if err = errors.Join(err, invalid); err != nil { // another version of the authorizer made it
+	err = errors.Join(err, invalid)
+	if err != nil { // another version of the authorizer made it
 		return nil, fmt.Errorf("%w: %w", mac.ErrForged, err)
 	}
 	return charges, nil
