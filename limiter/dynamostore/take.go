@@ -49,10 +49,8 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 		v := &t.views[i]
 		v.id = c.Limit.ID.String()
 		v.current.Machine = c.Limit.Machine()
-		if hint := results[i]; hint.Machine != nil {
-			if !hint.Machine.Ahead(hint.State, now) { // a state that is ahead needs the Skew in the item, so the store reads the item first
-				v.current.Result = algo.Result{Machine: hint.Machine, State: hint.State}
-			}
+		if hint := c.Limit.View(results[i]); useful(hint, c.Limit, now) {
+			v.current.Result = algo.Result{Machine: hint.Machine, State: hint.State}
 		}
 		var known bool
 		v.busy, known = busy(v.current, now)
@@ -62,6 +60,13 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 		}
 	}
 	return t
+}
+
+// useful reports whether the state of a hint can be expected in the item. A state that is ahead needs the Skew in the item,
+// and one of another list of regions a conversion, so the store reads the item first.
+func useful(hint algo.Result, limit *limiter.Limit, now algo.Instant) bool {
+	m := hint.Machine
+	return m != nil && !m.Ahead(hint.State, now) && (!algo.NewList(m, limit.Machine()) || limit.Is(m))
 }
 
 func (t *take) attempts() int { return len(t.charges) + 2 + contended }
