@@ -24,7 +24,7 @@ func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) 
 	b := appendInteger(appendInteger(make([]byte, 0, size), int64(now), 8), lifetime(charges, seen), ttlSize)
 	for i, c := range charges {
 		m, fingerprint, superseded := c.Limit.Machine(), c.Limit.Fingerprint(), byte(0)
-		if held := seen[i].Machine; held != nil && held != m && !tooMuch(c, held) && held.Fingerprint() != fingerprint {
+		if held := c.Limit.View(seen[i]).Machine; held != nil && held != m && !tooMuch(c, held) && held.Fingerprint() != fingerprint {
 			m, fingerprint, superseded = held, held.Fingerprint(), 1
 		}
 		l := layoutOf(m)

@@ -83,7 +83,7 @@ func (v value) report(charges []limiter.Charge, results []algo.Result) error {
 		if held.Machine == nil { // the charge only read a limit that is not stored
 			held.Machine = c.Limit.Machine()
 		}
-		results[i] = held.Result
+		results[i] = c.Limit.View(held.Result)
 	}
 	return nil
 }

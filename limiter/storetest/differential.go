@@ -118,14 +118,14 @@ func (h *history) settle(t *rapid.T, now algo.Instant) {
 	h.past = slices.Delete(h.past, i, i+1)
 }
 
-// hint draws a possible entry of a denial cache for the limit: no entry, or any earlier state.
+// hint draws a possible entry of a denial cache for the limit: no entry, or any earlier state, also of other rules or another tier.
 func (h *history) hint(t *rapid.T, limit *limiter.Limit) algo.Result {
 	if len(h.past) == 0 || rapid.Bool().Draw(t, "cold") {
 		return algo.Result{}
 	}
 	k := h.past[rapid.IntRange(0, len(h.past)-1).Draw(t, "remembered")]
 	for i, c := range k.charges {
-		if c.Limit == limit {
+		if c.Limit.ID == limit.ID {
 			return k.results[i]
 		}
 	}

@@ -97,10 +97,12 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	}
 	for i := range want {
 		got, model := trimmed(results[i]), trimmed(want[i])
-		if got.State != model.State || got.Machine.Fingerprint() != model.Machine.Fingerprint() || got.Clamped != model.Clamped {
-			t.Fatalf("limit %s after a take of %v at start%+v (allowed %t): got %s %+v (clamped %t), want %s %+v (%t)", charges[i].Limit.Name,
-				costs(charges), now.Sub(start),
-				allowed, got.Machine.Fingerprint(), got.State, got.Clamped, model.Machine.Fingerprint(), model.State, model.Clamped)
+		if got.State != model.State || got.Machine.Fingerprint() != model.Machine.Fingerprint() ||
+			got.Machine.Capacity() != model.Machine.Capacity() || got.Clamped != model.Clamped {
+			t.Fatalf("limit %s after a take of %v at start%+v (allowed %t): got %s up to %d %+v (clamped %t), want %s up to %d %+v (%t)",
+				charges[i].Limit.Name, costs(charges), now.Sub(start), allowed,
+				got.Machine.Fingerprint(), got.Machine.Capacity(), got.State, got.Clamped,
+				model.Machine.Fingerprint(), model.Machine.Capacity(), model.State, model.Clamped)
 		}
 	}
 	if allowed && !p.model.Number(p.subject, charges, statesOf(results)) {

@@ -95,6 +95,19 @@ func testShares(t *testing.T, s Suite) {
 		t.Run("Concurrent/"+nameOf(rate), func(t *testing.T) { testSharesConcurrent(t, s, rate) })
 	}
 	t.Run("Histories", func(t *testing.T) { testSharesHistories(t, s) })
+	t.Run("Lists", func(t *testing.T) { testSharesLists(t, s) })
+}
+
+// A hint of an earlier list of regions does not decide: a charge with a later list of the same version converts the state.
+func testSharesLists(t *testing.T, s Suite) {
+	p, rate := newPair(t, s), sharedRates[1]
+	rate.Regions = algo.Regions{Of: 2, List: 1}
+	earlier := Limit(t, "a", rate)
+	rate.Regions = algo.Regions{Of: 3, List: 2}
+	_, seen := p.take(t, start, one(earlier, 4), nil)
+	if allowed, _ := p.take(t, start, one(changed(t, earlier, 1, rate), 1), seen); allowed {
+		t.Fatal("all of the share used: got an allowed request by the hint, want a refusal by the later list")
+	}
 }
 
 // Regions that charge and move share at the same time admit no more than the limit, and no share gets lost.

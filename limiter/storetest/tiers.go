@@ -48,9 +48,11 @@ func testTiers(t *testing.T, s Suite) {
 			p, now := newPair(t, s), start.Add(time.Hour)
 			limits, newer := inTiers(rate, 1, 50, 40_000), inTiers(rate, 2, 60, 50, 45)
 			free, paid := limits[0], limits[1]
+			var last []algo.Result
 			used := func(step string, l *limiter.Limit, cost, want int64) []algo.Result {
 				t.Helper()
 				allowed, results := p.take(t, now, one(l, cost), nil)
+				last = results
 				if got := results[0].Machine.Used(results[0].State, now); !allowed || got != want {
 					t.Fatalf("%s: got allowed %t and %d used, want true and %d", step, allowed, got, want)
 				}
@@ -58,6 +60,7 @@ func testTiers(t *testing.T, s Suite) {
 			}
 			refused := func(step string, l *limiter.Limit) {
 				t.Helper()
+				p.take(t, now, one(l, 1), last) // a state of another tier changes nothing
 				allowed, results := p.take(t, now, one(l, 1), nil)
 				if wait := results[0].RetryAfter(now, 1); allowed || results[0].Remaining(now) != 0 || wait == algo.Never {
 					t.Fatalf("%s: got allowed %t, %d remaining and %s to wait, want a refusal for some time", step, allowed, results[0].Remaining(now),
@@ -86,7 +89,9 @@ func testTiers(t *testing.T, s Suite) {
 			refused("another tier of them", newer[2])
 			used("older rules, within both thresholds", free, 3, 50)
 			refused("older rules, at their threshold", free)
-			used("older rules, above the thresholds of free", paid, 10, 60)
+			used("older rules, above the thresholds of free", paid, 1, 51)
+			refused("older rules, above their threshold", free)
+			used("older rules, up to the largest threshold of the newer ones", paid, 9, 60)
 			refused("older rules, at the largest threshold of the newer ones", paid)
 
 			// Parts of a limit (Rate.Percent) are parts of the capacity that newer rules set, whether it is smaller or larger, at
