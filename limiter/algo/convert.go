@@ -5,8 +5,8 @@ import "time"
 // Convert converts the state s at the instant now. The machine of s is from; the machine of the result is to.
 // Used quota stays used, so a changed limit creates no quota.
 //
-//   - Bucket to bucket keeps the debt in requests, up to the new depth. With a threshold (Rate.Of), it keeps all of it:
-//     environments with other numbers can still admit up to theirs.
+//   - Bucket to bucket keeps the debt in requests, up to the new depth. With a threshold (Rate.Of), it keeps the debt
+//     up to the max debt: environments with other numbers can still admit up to theirs.
 //   - Window to window with the same boundaries keeps the counts. Otherwise an old window counts in full in
 //     every new window that it overlaps.
 //   - A window that regions share, from or to, counts what moved to other regions, but not what moved from them.
@@ -14,8 +14,8 @@ import "time"
 //   - Slots to slots keeps the slots that have not expired.
 //   - Between different kinds, the requests that still count at the instant now are charged at this instant.
 //
-// A bucket without a threshold forgets usage above its burst. If the old rules return, the forgotten usage stays forgotten, but its refunds
-// still reduce the count.
+// A bucket without a threshold forgets usage above its burst. If the old rules return, the forgotten usage stays forgotten, but
+// its refunds still reduce the count.
 //
 // Otherwise, a second conversion would lose precision, always toward fewer admissions. Therefore, a store converts
 // once, and stores the version of the rules that caused the conversion.
@@ -52,10 +52,11 @@ func (b *Bucket) convert(old *Bucket, s State, now Instant) State {
 		return s
 	}
 	debt := mulDivCeil(int64(s.TAT.Sub(now)), int64(b.Interval), int64(old.Interval))
-	if b.Of == 0 {
-		debt = min(debt, int64(b.Depth))
+	most := b.Depth
+	if b.Of > 0 {
+		most = 2 * b.depth()
 	}
-	s.TAT = now.Add(time.Duration(debt))
+	s.TAT = now.Add(min(time.Duration(debt), most))
 	return s
 }
 

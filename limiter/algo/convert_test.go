@@ -94,9 +94,12 @@ func TestConvert_overflow(t *testing.T) {
 		{1e9, 1 << 50, time.Duration(1 << 52)}, // 2^102 ns, far more than the largest int64
 	} {
 		old := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: c.requests, Window: time.Second})
-		b := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: c.interval}).(*algo.Bucket)
-		if got := algo.Convert(old, b, algo.State{TAT: start.Add(c.debt)}, start); got.TAT != start.Add(b.Depth) {
-			t.Errorf("%+v: got TAT %s ahead, want %s", c, got.TAT.Sub(start), b.Depth)
+		for of := range int64(2) { // with a threshold, the largest debt is the max debt
+			b := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: c.interval, Of: of}).(*algo.Bucket)
+			got, want := algo.Convert(old, b, algo.State{TAT: start.Add(c.debt)}, start), time.Duration(1+of)*b.Depth
+			if got.TAT != start.Add(want) {
+				t.Errorf("%+v, of %d: got TAT %s ahead, want %s", c, of, got.TAT.Sub(start), want)
+			}
 		}
 	}
 }
