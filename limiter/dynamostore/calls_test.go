@@ -213,7 +213,8 @@ func TestStore_calls(t *testing.T) {
 	})
 	report(t, "a repeated refusal", calls, 500, 0)
 	// the condition of a window or a small log is longest with 5 limits (see rungs); MaxCharges limits have the most conditions
-	for _, rate := range []algo.Rate{{Requests: 1e9, Window: algo.MaxWindow}, {Requests: 1, Window: algo.MaxWindow}} {
+	for _, rate := range []algo.Rate{{Requests: 1e9, Window: algo.MaxWindow}, {Requests: 1, Window: algo.MaxWindow},
+		{Requests: 1e9, Window: algo.MaxWindow, Regions: algo.Regions{Of: 2}}} {
 		for _, n := range []int{5, 7, limiter.MaxCharges} {
 			var charges []limiter.Charge
 			for i := range n {

@@ -157,7 +157,7 @@ func rungs(charges []limiter.Charge) int64 {
 			operators -= 2 * movedOperators
 		}
 	}
-	return int64(min(8, (operators/len(charges)-18)/4))
+	return int64(max(1, min(8, (operators/len(charges)-18)/4)))
 }
 
 func (windowLayout) exceeds(t *take, v *view, c limiter.Charge) bool {

@@ -162,14 +162,19 @@ func testConcurrent(t *testing.T, s Suite, rate algo.Rate) {
 
 // One call of Take can charge limiter.MaxCharges limits of one subject.
 func testMostLimits(t *testing.T, s Suite) {
-	for _, name := range []string{"mixed", "sliding"} {
+	for _, name := range []string{"mixed", "sliding", "shared"} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, s)
+			if _, ok := p.store.(limiter.Shares); name == "shared" && !ok {
+				t.Skip("the store cannot move share between regions")
+			}
 			var charges []limiter.Charge
 			for i := range limiter.MaxCharges {
 				rate := rates[1]
 				if name == "mixed" {
 					rate = rates[i%len(rates)]
+				} else if name == "shared" {
+					rate.Regions.Of = 2
 				}
 				rate.Requests, rate.Burst = 1_000_000, 0
 				if rate.Algorithm == algo.SlidingLog || rate.Algorithm == algo.Concurrent {
