@@ -154,6 +154,9 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 			s.tidy(ctx, now, subject, item, charges)
 			return true, nil
 		}
+		if applied {
+			s.outlive(ctx, now, subject, item, charges)
+		}
 	}
 	if t.decided() { // the last attempt found the answer
 		t.report()

@@ -85,6 +85,16 @@ func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limi
 	}
 }
 
+// outlive is tidy for an attempt that charged nothing: it only extends the life of the item. The decision goes on with what it
+// has read of the rest.
+func (s *Store) outlive(ctx context.Context, now algo.Instant, subject limiter.Subject, item item, charges []limiter.Charge) {
+	e := newExpression()
+	e.outlive(item, charges)
+	if len(e.set) > 0 {
+		s.updateTidied(ctx, now, subject, e)
+	}
+}
+
 // outlive extends the life of an item if one of its other limits needs the item for longer than the charged limits
 // do. Counts of newer rules must not expire because of a charge under older rules.
 func (e *expression) outlive(item item, charges []limiter.Charge) {

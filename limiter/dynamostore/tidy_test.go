@@ -131,7 +131,7 @@ func TestStore_tidy_idle(t *testing.T) {
 }
 
 // A refused request converts three limits that count nothing. The store keeps them for an hour, so a process
-// with older rules still charges the newer limits.
+// with older rules still charges the newer limits. It does not shorten the life that another limit needs.
 func TestStore_tidy_converted(t *testing.T) {
 	limit := func(name string, version int64, a algo.Algorithm) *limiter.Limit {
 		return storetest.Must(limiter.NewLimit(limiter.Limit{Name: name, Version: version, Rate: algo.Rate{Algorithm: a, Requests: 10,
@@ -145,12 +145,16 @@ func TestStore_tidy_converted(t *testing.T) {
 			}
 			return all
 		}
+		b.take(t, noon, limiter.Charge{Subject: who, Limit: day(t), Cost: 1})
 		b.take(t, noon, charges(1, algo.FixedWindow, "a", "b", "c")...)
 		now := noon.Add(2 * time.Minute)
 		full := limiter.Charge{Subject: who, Limit: limit("full", 1, algo.FixedWindow), Cost: 10}
 		b.take(t, now, full)
 		if b.take(t, now, append(charges(2, a, "a", "b", "c"), full)...) {
 			t.Fatalf("%s: got an allowed request, want a refusal", a)
+		}
+		if left := b.life(who, now); left < 12*time.Hour {
+			t.Errorf("%s: got an expiry in %s after the refusal, want at least 12 h", a, left)
 		}
 		b.take(t, now, charges(1, algo.FixedWindow, "d")...)
 		entries, err := b.Inspect(context.Background(), who)
@@ -167,6 +171,10 @@ func TestStore_tidy_converted(t *testing.T) {
 			t.Errorf("%s: got %d limits of the newer rules, want 3: %+v", a, newer, entries)
 		}
 	}
+}
+
+func day(t *testing.T) *limiter.Limit {
+	return storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Algorithm: algo.FixedWindow})
 }
 
 // A settlement above the reserve tidies the item like a charge: it removes idle limits, and does not
@@ -191,8 +199,7 @@ func TestStore_tidy_settled(t *testing.T) {
 		t.Errorf("after two idle hours: got %d attributes, want at most 8: %v", len(item), item)
 	}
 	daily := caller()
-	b.take(t, noon, limiter.Charge{Subject: daily, Limit: storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour,
-		Algorithm: algo.FixedWindow}), Cost: 1})
+	b.take(t, noon, limiter.Charge{Subject: daily, Limit: day(t), Cost: 1})
 	settle(daily, noon)
 	if left := b.life(daily, noon); left < 12*time.Hour {
 		t.Errorf("the count of a day: got an expiry in %s, want at least 12 h", left)
