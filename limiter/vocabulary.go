@@ -153,7 +153,7 @@ var (
 	// ErrContended means that other requests changed the item before each attempt of a charge, until no attempts or
 	// no time were left.
 	ErrContended = domain.ErrContended
-	// ErrFull means that the store has no room for another subject.
+	// ErrFull means that the store has no room for another subject; a Redis server that is out of memory has none for any.
 	ErrFull = domain.ErrFull
 	// ErrFormat means that this version of the code cannot read the stored state.
 	ErrFormat = domain.ErrFormat

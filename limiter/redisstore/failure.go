@@ -47,7 +47,7 @@ func failure(err error) error {
 	switch {
 	case !ok || slices.ContainsFunc(outages, func(prefix string) bool { return strings.HasPrefix(reply.Error(), prefix) }):
 		return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
-	case strings.HasPrefix(reply.Error(), "OOM "): // the server is full, but existing keys can still be charged
+	case strings.HasPrefix(reply.Error(), "OOM "): // the server answers, but refuses every write, also to existing keys
 		return fmt.Errorf("%w: %w", limiter.ErrFull, err)
 	case strings.HasPrefix(reply.Error(), "WRONGTYPE "):
 		return fmt.Errorf("%w: %w", limiter.ErrFormat, err)

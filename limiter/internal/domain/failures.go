@@ -38,7 +38,7 @@ var (
 	// no time were left. Nothing was charged, unless the error also wraps context.DeadlineExceeded: then the last
 	// attempt may have been charged.
 	ErrContended = errors.New("store contended")
-	// ErrFull means that the store has no room for another subject.
+	// ErrFull means that the store has no room for another subject; a Redis server that is out of memory has none for any.
 	ErrFull = errors.New("store full")
 	// ErrFormat means that this version of the code cannot read the stored state.
 	ErrFormat = errors.New("unreadable state")
