@@ -34,4 +34,4 @@ func DeployedRulesKey(namespace string) string { return "deployedrules#" + names
 
 // CacheAccess is the ACL of the cache's user. It permits exactly the commands that a function calls,
 // on all keys.
-const CacheAccess = "on ~* resetchannels -@all +asking +cluster|slots +eval +evalsha +get +hello +pttl +set +time"
+const CacheAccess = "on ~* resetchannels -@all +asking +cluster|slots +eval +evalsha +get +hello +pttl +select +set +time"

@@ -68,14 +68,14 @@ var (
 
 // Commands returns the commands that an access list must allow for Take and Settle, on all keys
 // (redis.io/docs, "ACL"). The list includes the commands that the client itself calls, also in a
-// cluster whose slots move.
+// cluster whose slots move, and in a database other than 0.
 func Commands() []string {
-	return []string{"asking", "cluster|slots", "eval", "evalsha", "get", "hello", "pttl", "set", "time"}
+	return []string{"asking", "cluster|slots", "eval", "evalsha", "get", "hello", "pttl", "select", "set", "time"}
 }
 
 // AdministrationCommands returns the commands that an access list must allow for Inspect and Reset.
 func AdministrationCommands() []string {
-	return []string{"asking", "cluster|slots", "del", "get", "hello"}
+	return []string{"asking", "cluster|slots", "del", "get", "hello", "select"}
 }
 
 // AccessString returns the rules of an access list, for ACL SETUSER and for ElastiCache. With these
