@@ -66,7 +66,7 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 // and one of another list of regions a conversion, so the store reads the item first.
 func useful(hint algo.Result, limit *limiter.Limit, now algo.Instant) bool {
 	m := hint.Machine
-	return m != nil && !m.Ahead(hint.State, now) && (!algo.NewList(m, limit.Machine()) || limit.Is(m))
+	return m != nil && !m.Ahead(hint.State, now) && (limit.Is(m) || !algo.NewList(m, limit.Machine()))
 }
 
 func (t *take) attempts() int { return len(t.charges) + 2 + contended }
