@@ -154,7 +154,17 @@ func TestStore_full_one(t *testing.T) {
 			}
 		}
 	}
-	held := sum(inspect(t, s, "parts", 2))
+	newer := *parts[1]
+	newer.Version, newer.Rate.Least = 2, 50
+	for _, limit := range []*limiter.Limit{parts[1], storetest.Must(limiter.NewLimit(newer))} { // now half of the smaller part is used
+		if err := take(t, s, noon, "parts2", limit, 20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if of := storetest.Must(s.Inspect(ctx, limiter.User("parts2"))); len(of) != 1 || of[0].Version != 1 {
+		t.Errorf("after a charge with a smaller part: got %+v, want the version of the state, 1", of)
+	}
+	held := sum(inspect(t, s, "parts", 3))
 	for i := range flood {
 		switch err := take(t, s, noon.Add(time.Duration(i)), strconv.Itoa(i), slow, 30); {
 		case err == nil:

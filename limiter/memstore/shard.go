@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -30,6 +31,7 @@ type count struct {
 	limit *limiter.Limit
 	state algo.State
 	skew  algo.Skew
+	least int64 // the smaller part that newer rules gave the same limit, which light judges; 0 for that of limit
 }
 
 // find returns the count of a limit; nil if there is none. e can be nil.
@@ -47,6 +49,9 @@ func (e *entry) find(id limiter.ID) *count {
 func (c *count) held() limiter.Held {
 	return limiter.Held{Result: algo.Result{Machine: algo.Whole(c.limit.Machine()), State: c.state}, Version: c.limit.Version, Skew: c.skew}
 }
+
+// part returns the smallest part of the limit.
+func (c *count) part() int64 { return cmp.Or(c.least, algo.Least(c.limit.Machine())) }
 
 // moved returns the share that moved, of a limit that regions share.
 func (c *count) moved() (present, before int64) {
@@ -71,8 +76,8 @@ func (sh *shard) current(e *entry, c *limiter.Charge, now algo.Instant, r *algo.
 		held = at.held()
 		if same(own, c.Limit) {
 			held.Machine = c.Limit.Machine() // so that Current need not compare the fingerprints
-			if c.Cost > 0 && c.Limit.Version > own.Version && algo.Least(c.Limit.Machine()) < algo.Least(own.Machine()) {
-				at.limit = c.Limit // light judges the smaller part
+			if least := algo.Least(c.Limit.Machine()); c.Cost > 0 && c.Limit.Version > own.Version && least < at.part() {
+				at.least = least
 			}
 		}
 	}
@@ -82,9 +87,9 @@ func (sh *shard) current(e *entry, c *limiter.Charge, now algo.Instant, r *algo.
 		return at
 	}
 	if held.Machine == c.Limit.Machine() && held.Version == c.Limit.Version {
-		own = c.Limit
+		own, at.least = c.Limit, 0
 	}
-	sh.replace(at, count{own, held.State, held.Skew})
+	sh.replace(at, count{own, held.State, held.Skew, at.least})
 	return at
 }
 
@@ -192,6 +197,6 @@ func (e *entry) light(now algo.Instant) bool {
 	return !slices.ContainsFunc(e.counts, func(c count) bool {
 		moved, before := c.moved()
 		m := c.limit.Machine()
-		return moved != 0 || before != 0 || 2*m.Used(c.state, now) >= algo.Least(m)
+		return moved != 0 || before != 0 || 2*m.Used(c.state, now) >= c.part()
 	})
 }
