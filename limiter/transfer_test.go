@@ -594,7 +594,7 @@ func TestLimiter_Take_regionsDeadline(t *testing.T) {
 			c.Cost = 150
 			takeAt(t, l, noon, c)
 		}
-		if d := takeAt(t, l, noon, shared(user), limiter.Charge{Subject: other, Limit: tight, Cost: 1}); !d.Allowed || d.Reason != limiter.ReasonNone {
+		if d := takeAt(t, l, noon, shared(user), limiter.Charge{Subject: other, Limit: tight, Cost: 1}); !d.Allowed || d.Reason != "" {
 			t.Errorf("after a transfer: got allowed %t for reason %q, want an admission", d.Allowed, d.Reason)
 		}
 		_, err := store.Take(ctx, algo.InstantOf(noon), out.Subject, []limiter.Charge{out}, make([]algo.Result, 1))

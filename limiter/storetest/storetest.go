@@ -171,9 +171,10 @@ func testMostLimits(t *testing.T, s Suite) {
 			var charges []limiter.Charge
 			for i := range limiter.MaxCharges {
 				rate := rates[1]
-				if name == "mixed" {
+				switch name {
+				case "mixed":
 					rate = rates[i%len(rates)]
-				} else if name == "shared" {
+				case "shared":
 					rate.Regions.Of = 2
 				}
 				rate.Requests, rate.Burst = 1_000_000, 0

@@ -35,7 +35,8 @@ func weir(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func TestCheck(t *testing.T) {
 	good, bad := "../serve/testdata/design.json", "../../limiter/rules/testdata/bad/five.json"
-	ok := good + ": ok, 2 rules, tiers: enterprise, free, paid\n  a request writes at most 2 items of the store, for example a request to /api/v1/data\n" +
+	ok := good + ": ok, 2 rules, tiers: enterprise, free, paid\n  a request writes at most 2 items of the store, for example a request to " +
+		"/api/v1/data\n" +
 		"  note: line 6: rules[1].limits: this rule has no limit for callers of tier enterprise or paid\n" +
 		"  note: line 8: rules[1].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit " +
 		"that follows its share of the demand. The sum stays within 5 % of the limit, except for some seconds after demand rises. Callers " +
