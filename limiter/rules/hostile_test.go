@@ -173,6 +173,9 @@ func TestParse_worst(t *testing.T) {
 	slices.SortFunc(all, func(a, b attack) int { return cmp.Compare(bytes[b.document], bytes[a.document]) })
 	for _, c := range all[:3] {
 		got := peak(t, c.document)
+		for range 2 { // on a busy machine, a collection of garbage can begin late
+			got = min(got, peak(t, c.document))
+		}
 		t.Logf("%s: %d MB allocated, peak %d MB", c.name, bytes[c.document]>>20, got>>20)
 		if got > most {
 			t.Errorf("%s: got a peak of %d MB, want at most %d", c.name, got>>20, most>>20)
