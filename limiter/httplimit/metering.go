@@ -112,18 +112,18 @@ func (g *Gate) newMetering(r *Request, of []rules.Metered, o *telemetry.Outcome,
 		unusable = nil
 	}
 	for i := range o.Charges {
-		c, reserve := &o.Charges[i], int64(0)
+		c, reserve, least := &o.Charges[i], int64(0), int64(0)
 		for _, one := range of {
 			switch {
 			case one.Limit != c.Limit:
 			case one.Source.MostReserve > 0:
 				reserve = max(reserve, m.request.Reserve(one.Source, one.Value))
 			default:
-				reserve = max(reserve, one.Least)
+				least = max(least, one.Least)
 			}
 		}
 		if reserve > 0 {
-			c.Cost = min(c.Cost, reserve)
+			c.Cost = min(c.Cost, max(reserve, least))
 		}
 	}
 	return m, unusable

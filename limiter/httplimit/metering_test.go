@@ -40,6 +40,9 @@ const priced = `{"rules":[
 	{"endpoint":"/least/a","limits":{"*":
 		{"name":"tokens","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":{"json":"max_tokens","default":1,"most":50},
 			"from":{"json":"in"}}}},
+	{"endpoint":"/other/*","limits":{"*":{"name":"other","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":60}}},
+	{"endpoint":"/other/a","limits":{"*":
+		{"name":"other","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":10,"from":{"json":"in"}}}},
 	{"endpoint":"/tried","mode":"shadow","limits":{"*":
 		{"requests":9,"window":"1m","count":"cost","reserve":{"json":"max_tokens","default":1,"most":9}}}}]}`
 
@@ -95,11 +98,15 @@ func TestGate_metering(t *testing.T) {
 		{"cut stream", "/fixed", ``, with("Content-Type", "text/event-stream", first), 100, 100, 0},
 		{"least", "/least/a", `{"max_tokens":1}`, write(`{"in":7}`), 30, 7, 0},
 		{"above the least", "/least/a", `{"max_tokens":45}`, write(`{"in":7}`), 45, 7, 0},
+		{"no reserve of a body", "/other/a", ``, write(`{"in":7}`), 60, 7, 0},
 		{"above the reserve", "/fixed", ``, write(`{"in":700,"out":1}`), 100, 701, 0},
 	} {
 		s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
 		s.rules = storetest.Must(rules.Parse([]byte(priced), rules.Options{}))
-		used := func() int64 { return s.used(c.path, caller.Caller{IP: address})["tokens"] }
+		used := func() int64 {
+			of := s.used(c.path, caller.Caller{IP: address})
+			return of["tokens"] + of["other"]
+		}
 		reserved, got := int64(0), []byte(nil)
 		direct, through := httptest.NewRecorder(), httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, c.path, strings.NewReader(c.body))
